@@ -103,7 +103,7 @@ class AgentClient:
 
         try:
             response = self._http.request(method, path, **arguments)
-            if response.status_code == 401 and self._has_new_token():
+            if response.status_code in (401, 403) and self._has_new_token():
                 response = self._http.request(method, path, **arguments)
         except httpx.TransportError as error:
             cause = first_line(str(error)) or type(error).__name__
@@ -131,6 +131,12 @@ class AgentClient:
             raise WrongUse(
                 f"the agent at {self.url} refuses the token of {self._token_file!r} "
                 f"({message}): give another with --token-file or WEIR_TOKEN_FILE"
+            )
+        if response.status_code == 403 and _error(response, "where") == "Authorization":
+            raise WrongUse(
+                f"the agent at {self.url} takes no more than a driver's events with the token of "
+                f"{self._token_file!r} ({message}): give another with --token-file or "
+                "WEIR_TOKEN_FILE"
             )
         if response.status_code == 404 or 400 <= response.status_code < 500:
             raise WrongUse(message)
@@ -187,10 +193,16 @@ def _segment(name: str) -> str:
 
 
 def _message(response: httpx.Response) -> str:
+    told = _error(response, "message")
+    return f"HTTP {response.status_code}" if told is None else first_line(str(told))
+
+
+def _error(response: httpx.Response, part: str) -> Any:
+    """What an agent's error says; None where it is not one of an agent."""
     try:
-        return first_line(str(response.json()["error"]["message"]))
+        return response.json()["error"][part]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return f"HTTP {response.status_code}"
+        return None
 
 
 def _bearer(path: str) -> str:

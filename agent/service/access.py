@@ -1,4 +1,6 @@
-"""Who may ask: tokens from a file, and what keeps a browser on another site out.
+"""Who may ask: tokens from files, and what keeps a browser on another site out.
+
+A token of one file opens all, a token of the other events alone: drivers need no more.
 
 Without a token the agent listens on loopback alone. A web page that a local browser shows can still
 reach loopback, by a name that resolves to it or by a cross-site request, so the ``Host`` must be a
@@ -21,6 +23,7 @@ import msgspec
 from agent.service.config import is_loopback
 from agent.service.errors import HttpError
 from spark_listener.sockets import NOBODY, owner
+from spark_listener.wire import EVENTS_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 MAX_TOKEN_FILE_BYTES: Final = 64 * 1024
 #: Two challenges: programs take the first, browsers the second.
 CHALLENGES: Final = (b'Bearer realm="weir"', b'Basic realm="weir", charset="UTF-8"')
+#: Told to who comes with a driver's token for more than a driver does.
+EVENTS_ALONE: Final = f"this token opens {EVENTS_PATH} alone: give one of those in token_file"
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -52,7 +57,7 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         """Raises TokenFileError."""
-        self._path = path
+        self.path = path
         self._digests: tuple[bytes, ...] = ()
         self._content = b""
         self.reload()
@@ -60,20 +65,20 @@ class Tokens:
     def reload(self) -> bool:
         """Reads the file again; True where it held something else. Raises TokenFileError."""
         try:
-            with self._path.open("rb") as file:
+            with self.path.open("rb") as file:
                 content = file.read(MAX_TOKEN_FILE_BYTES + 1)
         except OSError as error:
-            raise TokenFileError(f"{self._path}: {error.strerror}") from None
+            raise TokenFileError(f"{self.path}: {error.strerror}") from None
         if len(content) > MAX_TOKEN_FILE_BYTES:
-            raise TokenFileError(f"{self._path}: longer than {MAX_TOKEN_FILE_BYTES} bytes")
+            raise TokenFileError(f"{self.path}: longer than {MAX_TOKEN_FILE_BYTES} bytes")
         mark = hashlib.sha256(content).digest()
         if mark == self._content:
             return False
         tokens = [line.strip() for line in content.splitlines() if line.strip()]
         if not tokens:
-            raise TokenFileError(f"{self._path}: holds no token")
+            raise TokenFileError(f"{self.path}: holds no token")
         if not all(token.isascii() and token.decode("ascii").isprintable() for token in tokens):
-            raise TokenFileError(f"{self._path}: a token is printable ASCII, one a line")
+            raise TokenFileError(f"{self.path}: a token is printable ASCII, one a line")
         self._digests = tuple(hashlib.sha256(token).digest() for token in tokens)
         self._content = mark
         return True
@@ -86,17 +91,30 @@ class Tokens:
             found |= hmac.compare_digest(given, digest)
         return found
 
+    def overlap(self, other: Tokens) -> bool:
+        """Whether a token is of both files."""
+        return not set(self._digests).isdisjoint(other._digests)
+
 
 class Gate:
     """Lets a request in or raises HttpError 401 or 403."""
 
-    def __init__(self, tokens: Tokens | None, host: str) -> None:
+    def __init__(
+        self, tokens: Tokens | None, host: str, *, events_tokens: Tokens | None = None
+    ) -> None:
+        """``events_tokens`` open where events go, and nothing else; only beside ``tokens``."""
         self._tokens = tokens
+        self._events_tokens = events_tokens
         self._host = host
         self._on_loopback = is_loopback(host)
 
-    def admit(self, headers: Mapping[bytes, bytes], remote: str) -> Caller:
-        """``headers`` by lower-case name, the last one where a name repeats."""
+    def admit(
+        self, headers: Mapping[bytes, bytes], remote: str, *, with_events: bool = False
+    ) -> Caller:
+        """``headers`` by lower-case name, the last one where a name repeats.
+
+        ``with_events``: whether it asks where events go.
+        """
         if self._tokens is None:
             if not _loopback_address(remote):
                 raise HttpError(403, "without a token, requests are taken from this machine only")
@@ -110,7 +128,12 @@ class Gate:
             name, token = _basic(rest.strip())
         else:
             raise HttpError(401, "a token is needed: Authorization: Bearer …", "Authorization")
-        if not self._tokens.accept(token):
+        opens_all = self._tokens.accept(token)
+        # A token that stands in both files, which no start takes, opens the less.
+        if self._events_tokens is not None and self._events_tokens.accept(token):
+            if not with_events:
+                raise HttpError(403, EVENTS_ALONE, "Authorization")
+        elif not opens_all:
             raise HttpError(401, "wrong token", "Authorization")
         return Caller(name, remote)
 

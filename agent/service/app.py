@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import difflib
 import gzip
+import html
 import re
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ import msgspec
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from agent import __version__
@@ -541,11 +542,15 @@ class _Edge:
         remote = scope["client"][0] if scope.get("client") else ""
         try:
             if service.needs_token(scope["path"]):
-                scope["weir.caller"] = service.gate.admit(headers, remote)
+                scope["weir.caller"] = service.gate.admit(
+                    headers, remote, with_events=scope["path"] == EVENTS_PATH
+                )
             elif scope["path"] not in ALIVE_PATHS:
                 service.gate.admit_without_token(headers)
         except HttpError as error:
             answer = service.refusal(error, remote, scope["path"])
+            if error.status == 403 and b"text/html" in headers.get(b"accept", b""):
+                answer = _told_in_a_browser(error)
             await answer(scope, receive, send_with_headers)
             return
         # An exception that reaches this far was answered and logged further in.
@@ -555,6 +560,17 @@ class _Edge:
 
 async def _nobody(_: Request, __: Exception) -> Response:
     return Response(status_code=400)  # goes nowhere: the client has left
+
+
+def _told_in_a_browser(error: HttpError) -> Response:
+    """A refusal as a page: a browser asks for another password after a 401 alone."""
+    again = "A browser sends a password again by itself: open a private window to give another."
+    more = f"<p>{again}</p>\n" if error.where == "Authorization" else ""
+    text = (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Refused · Weir</title>\n'
+        f"<h1>Refused</h1>\n<p>{html.escape(error.message)}</p>\n{more}</html>\n"
+    )
+    return HTMLResponse(text, error.status)
 
 
 def _takes_gzip(accept_encoding: str) -> bool:

@@ -166,6 +166,12 @@ class Settings(BaseSettings):
         None,
         "File with the tokens that clients must show, one a line; read again when it changes.",
     )
+    events_token_file: Path | None = _option(
+        "HTTP",
+        None,
+        "File with tokens for drivers, of the same form: they open `POST /v1/events` and nothing "
+        "else. Needs `token_file`, which drivers then do without.",
+    )
     metrics_need_token: bool = _option("HTTP", False, "Ask for the token at `/metrics` too.")
     live_need_token: bool = _option("HTTP", False, "Ask for the token at `…/live` too.")
     tls_cert_file: Path | None = _option(
@@ -457,6 +463,10 @@ class Settings(BaseSettings):
             for key in ("metrics_need_token", "live_need_token"):
                 if getattr(self, key):
                     raise ValueError(f"{key}: there is no token to ask for; set token_file")
+            if self.events_token_file is not None:
+                raise ValueError(
+                    "events_token_file: there is no token that opens more; set token_file too"
+                )
         if self.kafka_bootstrap_servers is None and self.kafka_options_file is not None:
             raise ValueError(
                 "kafka_options_file: there is nobody to ask; set kafka_bootstrap_servers"

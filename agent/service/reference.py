@@ -24,6 +24,7 @@ _METAVARS: Final = {
     "executors_quiet_hours": "HH:MM-HH:MM",
     "address_file": "FILE",
     "token_file": "FILE",
+    "events_token_file": "FILE",
     "tls_cert_file": "FILE",
     "tls_key_file": "FILE",
     "record_file": "FILE",

@@ -60,7 +60,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
     log.configure(settings.log_format, settings.log_level)
     for notice in notices:
         _log.warning(notice)
-    tokens = _tokens(settings)
+    tokens, events_tokens = _tokens(settings)
     tls = _tls(settings)
     brokers = _brokers(settings)
     listening = _bind(settings)
@@ -80,7 +80,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         held.callback(auditor.close)
         service = Service(
             keeper,
-            Gate(tokens, settings.host),
+            Gate(tokens, settings.host, events_tokens=events_tokens),
             max_request_bytes=settings.max_request_bytes,
             max_queries=settings.max_queries,
             labels=dict(settings.labels),
@@ -131,6 +131,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
                 clock=clock,
             ),
             tokens=tokens,
+            events_tokens=events_tokens,
             certificate=certificate,
             driver_process=settings.driver_process,
             clock=clock,
@@ -195,13 +196,25 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _tokens(settings: Settings) -> Tokens | None:
-    if settings.token_file is None:
+def _tokens(settings: Settings) -> tuple[Tokens | None, Tokens | None]:
+    """Those that open all, and those that open events alone."""
+    tokens = _tokens_of("token_file", settings.token_file)
+    events_tokens = _tokens_of("events_token_file", settings.events_token_file)
+    if tokens is not None and events_tokens is not None and tokens.overlap(events_tokens):
+        raise ConfigError(
+            f"events_token_file: {settings.events_token_file}: holds a token that opens all, as "
+            f"{settings.token_file} holds it too: take it out of one of them"
+        )
+    return tokens, events_tokens
+
+
+def _tokens_of(key: str, path: Path | None) -> Tokens | None:
+    if path is None:
         return None
     try:
-        return Tokens(settings.token_file)
+        return Tokens(path)
     except TokenFileError as error:
-        raise ConfigError(f"token_file: {error}") from None
+        raise ConfigError(f"{key}: {error}") from None
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
@@ -310,7 +323,9 @@ def _doors(settings: Settings, listening: socket.socket, clock: Clock) -> doors.
     return doors.Doors(
         settings.doors,
         doors.command(
-            address, token_file=settings.token_file, certificate_file=settings.tls_cert_file
+            address,
+            token_file=settings.events_token_file or settings.token_file,
+            certificate_file=settings.tls_cert_file,
         ),
         clock=clock,
     )

@@ -128,6 +128,7 @@ class Timers:
         service: Service,
         *,
         tokens: Tokens | None,
+        events_tokens: Tokens | None,
         certificate: Certificate | None,
         driver_process: DriverProcess,
         event_logs: EventLogs | None = None,
@@ -140,6 +141,7 @@ class Timers:
         """Nothing runs before ``start``."""
         self._service = service
         self._tokens = tokens
+        self._events_tokens = events_tokens
         self._certificate = certificate
         self._event_logs = event_logs
         self._stages = stages
@@ -234,17 +236,7 @@ class Timers:
 
     def _files(self) -> None:
         now = self._clock()
-        if self._tokens is not None:
-            try:
-                if self._tokens.reload():
-                    _log.info("the token file has changed: its tokens hold now")
-            except TokenFileError as error:
-                self._rarely.warn(
-                    _log.warning,
-                    "the token file is unusable: the last tokens hold",
-                    now,
-                    cause=error,
-                )
+        self._tokens_again(now)
         if self._certificate is not None:
             try:
                 if self._certificate.reload():
@@ -257,6 +249,28 @@ class Timers:
                     now,
                     cause=error,
                 )
+
+    def _tokens_again(self, now: float) -> None:
+        for tokens in (self._tokens, self._events_tokens):
+            if tokens is not None:
+                self._reload(tokens, now)
+        if self._tokens and self._events_tokens and self._tokens.overlap(self._events_tokens):
+            self._rarely.warn(
+                _log.warning,
+                "a token is in both token files: it opens events alone, and no agent starts with "
+                "it: take it out of one of them",
+                now,
+                file=self._tokens.path,
+                events_file=self._events_tokens.path,
+            )
+
+    def _reload(self, tokens: Tokens, now: float) -> None:
+        try:
+            if tokens.reload():
+                _log.info("the token file has changed: its tokens hold now", file=tokens.path)
+        except TokenFileError as error:
+            what = "the token file is unusable: the last tokens hold"
+            self._rarely.warn(_log.warning, what, now, cause=error)
 
     def _take_samples(self) -> None:
         now = self._clock()

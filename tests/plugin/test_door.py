@@ -18,8 +18,10 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.service import doors
+from agent.service import clock, doors
+from agent.service.config import Settings
 from agent.service.doors import AGAIN_SECONDS, MOST_AGAIN_SECONDS, Doors
+from agent.service.run import _bind, _doors
 from spark_listener import door
 from spark_listener.beyond import DONE, LOST, REFUSED
 from tests.waiting import until
@@ -486,6 +488,19 @@ def test_what_a_process_says_is_said_by_the_agent(
     said = next(one for one in told if one["log_level"] == "warning")
     assert said["application"] == "app-1"
     assert said["event"] == "a\\x1b[31m thing"
+
+
+def test_the_process_is_given_no_more_than_the_token_for_events(tmp_path: Path) -> None:
+    tokens, events = tmp_path / "tokens", tmp_path / "events"
+    tokens.write_text("all")
+    events.write_text("events")
+    for file, sent in ((events, events), (None, tokens)):
+        settings = Settings(port=0, doors=tmp_path, token_file=tokens, events_token_file=file)
+        with _bind(settings) as listening:
+            found = _doors(settings, listening, clock.Clock())
+        assert found is not None
+        command = list(found._command(tmp_path / "app-1-77.door"))
+        assert command[command.index("--token-file") + 1] == str(sent)
 
 
 def test_the_process_runs_nothing_that_lies_where_the_agent_was_started(tmp_path: Path) -> None:

@@ -13,14 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOKEN = "correct-horse-battery-staple"
+EVENTS_TOKEN = "tells-and-never-asks"
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """An agent with a token, a state directory, and requests of at most 64 KiB."""
+    """An agent with a token, one for events, a state directory, requests of at most 64 KiB."""
     folder = tmp_path_factory.mktemp("guarded")
+    events = folder / "events-token"
+    events.write_text(EVENTS_TOKEN + "\n")
     options = ("--state-dir", str(folder / "state"), "--max-request-bytes", "65536")
+    options += ("--events-token-file", str(events))
     with AgentProcess(folder, *options, token=TOKEN) as agent:
         yield agent
 

@@ -11,6 +11,7 @@ from agent.client import AgentClient, ClientSettings, WrongUse
 from agent.service.config import Settings
 from agent.service.run import _bind
 from tests.service.agents import AgentProcess
+from tests.service.conftest import EVENTS_TOKEN, TOKEN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,22 @@ def test_a_token_that_is_changed_is_read_again(tmp_path: Path) -> None:
         client._http.headers["authorization"] = f"Bearer {SECOND}"
         with pytest.raises(WrongUse, match="refuses the token"):
             client.queries()
+
+
+def test_a_token_for_events_gives_no_order_and_the_one_who_tries_hears_why(
+    guarded: AgentProcess, tmp_path: Path
+) -> None:
+    ours = tmp_path / "ours"
+    ours.write_text(EVENTS_TOKEN)
+    with AgentClient(ClientSettings(url=guarded.address, token_file=str(ours))) as client:
+        for ask in (client.queries, lambda: client.control("*", "*", {"hold": True})):
+            with pytest.raises(WrongUse) as refused:
+                ask()
+            assert f"with the token of '{ours}' (this token opens" in str(refused.value)
+            assert "give another with --token-file or WEIR_TOKEN_FILE" in str(refused.value)
+            assert EVENTS_TOKEN not in str(refused.value)
+        ours.write_text(TOKEN)  # and the file is read again
+        client.queries()
 
 
 def test_a_name_is_listened_on_where_drivers_and_commands_ask(

@@ -12,6 +12,7 @@ import pytest
 from agent.core.policy import Policy
 from agent.service.config import ConfigError, Settings, is_loopback, load
 from agent.service.reference import PAGE, markdown, parse
+from agent.service.run import _tokens
 from tests.service.agents import weir
 
 
@@ -101,6 +102,10 @@ FILE_ERRORS = {
         "tls_cert_file: a certificate and its key belong together; set tls_key",
     ),
     "token to ask for": ("metrics_need_token: true", "metrics_need_token: there is no token"),
+    "events' token alone": (
+        "events_token_file: /x",
+        "events_token_file: there is no token that opens more; set token_file too",
+    ),
     "quiet hours that are none": (
         "executors_quiet_hours: 22:00-22:00",
         "22:00-22:00 ends when it begins",
@@ -215,6 +220,24 @@ def test_other_variables_are_passed_over() -> None:
 )
 def test_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+def test_a_token_that_would_open_all_and_events_alone_is_refused(tmp_path: Path) -> None:
+    tokens, events = tmp_path / "tokens", tmp_path / "events"
+    tokens.write_text("first\nboth\n")
+    events.write_text("both\nsecond\n")
+    settings = Settings(token_file=tokens, events_token_file=events)
+    with pytest.raises(ConfigError) as refused:
+        _tokens(settings)
+    assert str(refused.value) == (
+        f"events_token_file: {events}: holds a token that opens all, as {tokens} holds it too: "
+        "take it out of one of them"
+    )
+    events.write_text("second\n")
+    assert None not in _tokens(settings)
+    events.unlink()
+    with pytest.raises(ConfigError, match=f"^events_token_file: {events}: No such file"):
+        _tokens(settings)
 
 
 COMMAND_LINES = [

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.service import wire
-from tests.service.conftest import TOKEN
+from tests.service.conftest import EVENTS_TOKEN, TOKEN
 
 if TYPE_CHECKING:
     from tests.service.agents import AgentProcess
@@ -330,6 +330,37 @@ def test_what_needs_the_token_and_what_does_not(guarded: AgentProcess) -> None:
         assert {path: bare.get(path).status_code for path in OPEN} == dict.fromkeys(OPEN, 200)
         assert {path: bare.get(path).status_code for path in CLOSED} == dict.fromkeys(CLOSED, 401)
         assert bare.post("/v1/queries/*/*/control", json={"mode": "off"}).status_code == 401
+
+
+def test_a_drivers_token_opens_where_events_go_and_nothing_else(
+    guarded: AgentProcess, application: str
+) -> None:
+    token = {"authorization": f"Bearer {EVENTS_TOKEN}"}
+    with httpx.Client(base_url=guarded.address, trust_env=False, headers=token) as driver:
+        events = wire.request([wire.progress(1)], application=application)
+        assert driver.post("/v1/events", json=events).json()["accepted"] == 1
+        query = f"/v1/queries/{application}/query-0"
+        asked = [("GET", path) for path in (*CLOSED, "/runbooks/", "/v1/%65vents", "/v1/events/")]
+        asked += [("GET", f"{query}/history"), ("POST", f"{query}/control")]
+        for method, path in asked:
+            answer = driver.request(method, path, json={"hold": True} if method == "POST" else None)
+            assert answer.status_code == 403, path
+            error = answer.json()["error"]
+            assert error["message"].startswith("this token opens /v1/events alone: "), path
+            assert error["where"] == "Authorization"
+        assert {path: driver.get(path).status_code for path in OPEN} == dict.fromkeys(OPEN, 200)
+    assert guarded.http.get(query).json()["query"]["held"] is False
+    assert EVENTS_TOKEN not in guarded.log_path.read_text()
+
+
+def test_who_opens_the_page_with_a_drivers_token_reads_why_not(guarded: AgentProcess) -> None:
+    with httpx.Client(base_url=guarded.address, trust_env=False) as browser:
+        browser.auth = ("kim", EVENTS_TOKEN)
+        answer = browser.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert "<p>this token opens /v1/events alone: " in answer.text
+    assert "private window" in answer.text
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
 @pytest.mark.parametrize("path", [*OPEN, *CLOSED])
