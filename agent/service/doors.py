@@ -15,7 +15,6 @@ import pwd
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from itertools import islice
 from pathlib import Path
@@ -47,6 +46,8 @@ AGAIN_SECONDS: Final = 0.5
 MOST_AGAIN_SECONDS: Final = 30.0
 #: What a process gets to leave by itself when the agent ends.
 LEAVE_SECONDS: Final = 1.0
+#: macOS' own name of a user's temporary directory, of its unistd.h; Python has none for it.
+_DARWIN_USER_TEMP_DIR: Final = 65537
 _log = structlog.get_logger("doors")
 
 State = Literal["attached", "waiting", "refused", "done"]
@@ -54,14 +55,24 @@ State = Literal["attached", "waiting", "refused", "done"]
 _Mark = tuple[int, int, int]
 
 
-def default_folder() -> Path:
-    """Where the plugin puts its doors when it is told nothing: Java's temporary directory."""
+def default_folder(
+    platform: str = sys.platform, confstr: Callable[[int], str | None] = os.confstr
+) -> Path:
+    """Where the plugin puts its doors when it is told nothing: Java's temporary directory.
+
+    Java asks neither the environment nor Python's ``tempfile``: it is the C library's ``P_tmpdir``,
+    and on macOS what ``confstr`` says, as JDK's ``java_props_md.c`` has it.
+    """
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         user = "?"  # as Java says
-    temporary = "/tmp" if sys.platform == "linux" else tempfile.gettempdir()  # noqa: S108
-    return Path(temporary, f"weir-{user}")
+    temporary: str | None = "/tmp"  # noqa: S108
+    if platform == "darwin":
+        temporary = None
+        with contextlib.suppress(OSError):
+            temporary = confstr(_DARWIN_USER_TEMP_DIR)
+    return Path(temporary or "/var/tmp", f"weir-{user}")  # noqa: S108
 
 
 class _Door(msgspec.Struct):
@@ -107,6 +118,7 @@ class Doors:
         self._command = command
         self._clock = clock
         self._doors: dict[str, _Door] = {}
+        _log.info("drivers' doors are looked for", directory=str(self._folder))
 
     def look(self) -> None:
         """Starts what is to be started. Raises OSError where the directory cannot be read."""

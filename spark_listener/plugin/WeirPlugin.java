@@ -82,6 +82,7 @@ public final class WeirPlugin extends SparkListener
   private static final String CLOSED = "weir: the door is closed, and the job goes on without it: {}";
   private static final String SHUT =
       "weir: the door is closed, and the job goes on without it until it can be opened: {}";
+  private static final String DOOR = "weir: a door for the agent: {}";
   private static final String OPENED = "weir: the door is open";
   private static final String GONE =
       "weir: the agent's process is gone: limits that the job configured are back, where it set none"
@@ -105,6 +106,7 @@ public final class WeirPlugin extends SparkListener
   private volatile GatewayServer server;
   private volatile Path file;
   private String text; // what stands in it
+  private Path told; // where it was last said to be
   private boolean removed; // it is gone, and that it cannot be written anew was said
   private Path directory;
   private boolean configured;
@@ -280,7 +282,12 @@ public final class WeirPlugin extends SparkListener
     server = opened;
     text = "port " + opened.getListeningPort() + "\ntoken " + token + "\napplication " + application
         + "\nprocess " + PROCESS + "\n";
-    write(text, free());
+    Path target = free();
+    write(text, target);
+    if (!target.equals(told)) {
+      told = target;
+      LOG.info(DOOR, target);
+    }
     if (state.equals("ended")) { // meanwhile, and it had not seen all of this
       shutdown();
     }

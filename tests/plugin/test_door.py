@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -350,10 +352,52 @@ def test_a_folder_that_is_none_or_gone_is_nothing(
     assert here.look() == 0
 
 
-def test_the_folder_by_default_is_where_the_plugin_looks() -> None:
-    assert doors.default_folder().name.startswith("weir-")
-    if sys.platform == "linux":
-        assert doors.default_folder().parent == Path("/tmp")
+@pytest.mark.parametrize(
+    ("platform", "says", "parent"),
+    [
+        ("linux", "/never/asked", "/tmp"),
+        ("freebsd14", "/never/asked", "/tmp"),
+        ("darwin", "/var/folders/zz/zyxw/T/", "/var/folders/zz/zyxw/T"),
+        ("darwin", None, "/var/tmp"),
+        ("darwin", OSError(22, "Invalid argument"), "/var/tmp"),
+    ],
+)
+def test_the_folder_by_default_is_where_java_puts_the_plugins(
+    monkeypatch: pytest.MonkeyPatch, platform: str, says: str | OSError | None, parent: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/never/looked/at")
+
+    def confstr(name: int) -> str | None:
+        assert name == 65537, "_CS_DARWIN_USER_TEMP_DIR"
+        if isinstance(says, OSError):
+            raise says
+        return says
+
+    found = doors.default_folder(platform, confstr)
+    assert found.parent == Path(parent)
+    assert found.name == f"weir-{pwd.getpwuid(os.geteuid()).pw_name}"
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="java is missing")
+def test_java_itself_says_so() -> None:
+    done = subprocess.run(
+        ["java", "-XshowSettings:properties", "-version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "TMPDIR": "/never/looked/at"},
+        check=True,
+    )
+    said = dict(re.findall(r"^ +(java\.io\.tmpdir|user\.name) = (.*)$", done.stderr, re.MULTILINE))
+    assert Path(said["java.io.tmpdir"], f"weir-{said['user.name']}") == doors.default_folder()
+
+
+def test_where_doors_are_looked_for_is_said_once(tmp_path: Path) -> None:
+    with structlog.testing.capture_logs() as told:
+        looked_for = Doors(tmp_path, lambda _: [], clock=Clock())
+        for _ in range(3):
+            looked_for.look()
+    assert [(one["log_level"], one["directory"]) for one in told] == [("info", str(tmp_path))]
 
 
 def test_a_folder_by_default_that_another_user_may_have_made_is_not_looked_into(

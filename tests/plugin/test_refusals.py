@@ -168,6 +168,7 @@ def test_who_has_the_secret_comes_in_however_long_nobody_came(bench: Bench) -> N
         assert not busy.done()
         busy.result()
     inside.close()
+    assert job.err.count(f" INFO weir: weir: a door for the agent: {path}\n") == 1
 
 
 def the_one_that_accepts(pid: int) -> int:
