@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
-def passed_seconds() -> float:
-    """Seconds since some moment, those that the machine slept included where it can tell."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+def passed_seconds(
+    platform: str = sys.platform,
+    clocks: Mapping[str, int] = vars(time),
+    read: Callable[[int], float] = time.clock_gettime,
+) -> float:
+    """Seconds since some moment, those that the machine slept included where it can tell.
+
+    ``clocks``: by their names in ``time``. What macOS calls ``CLOCK_MONOTONIC_RAW`` goes on through
+    sleep, ``CLOCK_UPTIME_RAW``, which is Python's ``time.monotonic`` there, does not
+    (clock_gettime(3)); Linux's of that name stands still, and its ``CLOCK_BOOTTIME`` goes on.
+    """
+    clock = clocks.get("CLOCK_MONOTONIC_RAW" if platform == "darwin" else "CLOCK_BOOTTIME")
+    return time.monotonic() if clock is None else read(clock)
 
 
 class Clock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
-from agent.service.clock import Clock
+from agent.service.clock import Clock, passed_seconds
 from agent.service.history import PIECE_SECONDS
 from agent.service.keeper import Keeper
 from agent.service.store import Store
@@ -339,3 +340,15 @@ def test_the_agents_own_clock_goes_on_whoever_sets_the_machines() -> None:
     machine[0] += 3610.0
     assert clock() == START_TIME + 10.0
     assert clock.off_seconds() == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("platform", "clock"), [("linux", "CLOCK_BOOTTIME"), ("darwin", "CLOCK_MONOTONIC_RAW")]
+)
+def test_the_agents_clock_goes_on_while_its_machine_sleeps(platform: str, clock: str) -> None:
+    """As the machine's does: by one that stood still all it tells would be of before."""
+    numbers = {"CLOCK_BOOTTIME": 7, "CLOCK_MONOTONIC_RAW": 4}
+    read = {7: 1000.0, 4: 2000.0}
+    assert passed_seconds(platform, numbers, read.__getitem__) == read[numbers[clock]]
+    before = time.monotonic()
+    assert before <= passed_seconds(platform, {}, read.__getitem__) <= time.monotonic()
