@@ -1,0 +1,82 @@
+"""docs/deploy.md's way to a new token, its commands as they stand there: no driver is shut out."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.service.access import Tokens
+from spark_listener.channel import Channel
+from tests.helm import chart
+from tests.helm.matrix import MATRIX
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = (chart.ROOT / "docs" / "deploy.md").read_text("utf-8")
+SECTION = PAGE.partition("\n## A new token\n")[2].partition("\n## ")[0]
+#: In the place of kubectl: keeps what each patch makes of the Secret, by number.
+KUBECTL = r"""#!/bin/bash
+newest=$(ls "$HELD" | sort -n | tail -n 1)
+case "$*" in
+  *" get secret weir-token "*) base64 <"$HELD/$newest" ;;
+  *" patch secret weir-token "*)
+    text=$(sed -n 's/^{"data":{"token":"\([^"]*\)"}}$/\1/p' <<<"${@: -1}")
+    base64 -d <<<"$text" >"$HELD/$((newest + 1))" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+def blocks(beginning: str) -> list[str]:
+    found = re.findall(r"^ *```sh\n(.*?)^ *```", SECTION, re.DOTALL | re.MULTILINE)
+    return [one for one in found if one.strip().startswith(beginning)]
+
+
+@pytest.mark.parametrize("old", [b"made-without-a-line-end", b"written-by-hand\n"])
+def test_each_step_lets_every_driver_in(tmp_path: Path, old: bytes) -> None:
+    held = tmp_path / "held"
+    held.mkdir()
+    (held / "0").write_bytes(old)
+    program = tmp_path / "kubectl"
+    program.write_text(KUBECTL)
+    program.chmod(0o700)
+    script = "".join(["set -eu\n", *blocks("(umask"), *blocks("put ")])
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HELD": str(held)}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environ, check=True, timeout=20)
+    files = sorted(held.iterdir(), key=lambda file: int(file.name))
+    assert len(files) == 4, "three steps"
+    for step in itertools.pairwise(files):
+        # The kubelet renews the file of one pod sooner than that of the other.
+        for agent, driver in itertools.product(step, step):
+            assert Tokens(agent).accept(sent(driver)), (agent, driver)
+    assert not Tokens(files[-1]).accept(old.strip())
+    # It is what Prometheus may be given, too.
+    assert re.fullmatch(rb"[0-9a-f]{64}", files[-1].read_bytes())
+
+
+def sent(file: Path) -> bytes:
+    """The token that a driver sends."""
+    return Channel("http://127.0.0.1:9655", token_file=str(file))._token().encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "part"),
+    [
+        ("shared-monitored", "ServiceMonitor", "endpoints"),
+        ("sidecar-monitored", "PodMonitor", "podMetricsEndpoints"),
+    ],
+)
+def test_the_place_in_the_monitor_is_one(name: str, kind: str, part: str) -> None:
+    assert part in SECTION
+    assert kind.lower() in SECTION
+    (path,) = re.findall(r'\\"path\\":\\"/([^"]+)\\"', SECTION)
+    node: Any = chart.only(chart.render(MATRIX[name]), kind)
+    for step in path.replace("endpoints", part).split("/"):
+        node = node[int(step) if step.isdecimal() else step]
+    assert node == "weir-token"
