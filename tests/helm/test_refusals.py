@@ -59,6 +59,7 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
     ),
     ("the same by name", {"agent": {"host": "localhost"}}, ["agent.host is localhost"]),
     ("the same in IPv6", {"agent": {"host": "::1"}}, ["agent.host is ::1"]),
+    ("one address, which no pod has", {"agent": {"host": "10.1.2.3"}}, ["agent.host is 10.1.2.3,"]),
     (
         "asks for a token that is not",
         {
@@ -303,6 +304,25 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["config.record_file: /tmp/events.jsonl is on no volume", "such as /var/lib/weir/events.j"],
     ),
     (
+        "event logs beside a driver",
+        {
+            "mode": "sidecar",
+            "config": {"event_log_dirs": ["/logs"]},
+            "extraVolumes": [{"name": "logs"}],
+            "extraVolumeMounts": [{"name": "logs", "mountPath": "/logs"}],
+        },
+        ["config.event_log_dirs: /logs is on no volume", "unset it, or set mode=shared"],
+    ),
+    (
+        "event logs that are nowhere",
+        {
+            "config": {"event_log_dirs": ["/logs/a", "/var/log"]},
+            "extraVolumes": [{"name": "logs"}],
+            "extraVolumeMounts": [{"name": "logs", "mountPath": "/logs"}],
+        },
+        ["config.event_log_dirs: /var/log is on no volume", "by extraVolumes and extra"],
+    ),
+    (
         "sidecars in other namespaces",
         {"mode": "sidecar", "drivers": {"namespaces": ["orders"]}},
         ["drivers.namespaces", "once per namespace"],
@@ -510,6 +530,15 @@ def test_a_record_is_on_a_volume_that_holds_it(mode: str, file: str, held: bool)
     error = refusal(values)
     assert f"config.record_file: {file} is on no volume" in error
     assert ("extraVolumeMounts" in error) is (mode == "shared")
+
+
+def test_event_logs_may_be_in_a_volumes_own_folder_or_below_it() -> None:
+    logs: Values = {
+        "extraVolumes": [{"name": "logs", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "logs", "mountPath": "/logs/"}],
+    }
+    for mode, folders in (("shared", ["/logs", "/logs/a", "/var/lib/weir"]), ("sidecar", ["a"])):
+        render({"mode": mode, **logs, "config": {"event_log_dirs": folders}})
 
 
 def test_an_application_names_an_object_as_it_can() -> None:

@@ -25,7 +25,7 @@ each value by itself is values.schema.json's.
 {{- if and .Values.token.create .Values.token.existingSecret -}}
 {{- fail (printf "token: one is to be made and one is given: set token.create=false to use the Secret %q, or unset token.existingSecret" .Values.token.existingSecret) -}}
 {{- end -}}
-{{- if and $shared $loopback -}}
+{{- if and $shared (not (has .Values.agent.host (list "0.0.0.0" "::"))) -}}
 {{- fail (printf "agent.host is %s, where no driver of another pod reaches it: set agent.host=0.0.0.0 (or ::), or mode=sidecar" .Values.agent.host) -}}
 {{- end -}}
 {{- if and (not $token) (not $loopback) -}}
@@ -171,10 +171,34 @@ a token, and Prometheus sends all of it: Go's client refuses a header with a lin
 {{- end -}}
 {{- end -}}
 {{- include "weir.checkRecord" . -}}
+{{- range .Values.config.event_log_dirs -}}
+{{- if ne (include "weir.isHeld" (list $ . "/")) "true" -}}
+{{- fail (printf "config.event_log_dirs: %s is on no volume of the agent's, and it would follow nothing: %s" . (ternary "bring the logs there by extraVolumes and extraVolumeMounts" "unset it, or set mode=shared with extraVolumes" (eq $.Values.mode "shared"))) -}}
+{{- end -}}
+{{- end -}}
 {{- include "weir.checkPolicy" (list "config" .Values.config $agent.defaults) -}}
 {{- range .Values.config.rules -}}
 {{- include "weir.checkPolicy" (list (printf "config.rules (%s)" .match) . $.Values.config $agent.defaults) -}}
 {{- end -}}
+{{- end -}}
+
+{{/*
+Whether a path is on a volume that lasts: the state's, or of a shared agent one of yours. The third argument
+is a slash where the path may be the volume's own. What is relative begins where the image's command does.
+*/}}
+{{- define "weir.isHeld" -}}
+{{- $root := index . 0 -}}
+{{- $path := index . 1 -}}
+{{- $whole := clean (ternary $path (printf "/var/lib/weir/%s" $path) (isAbs $path)) -}}
+{{- $folders := list "/var/lib/weir" -}}
+{{- if eq $root.Values.mode "shared" -}}
+{{- range $root.Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}
+{{- end -}}
+{{- $held := false -}}
+{{- range $folders -}}
+{{- if hasPrefix (printf "%s/" (clean .)) (printf "%s%s" $whole (index $ 2)) -}}{{- $held = true -}}{{- end -}}
+{{- end -}}
+{{- $held -}}
 {{- end -}}
 
 {{/*
@@ -184,14 +208,7 @@ a driver the job; anywhere else the root is read-only.
 {{- define "weir.checkRecord" -}}
 {{- $shared := eq .Values.mode "shared" -}}
 {{- with .Values.config.record_file -}}
-{{- $file := clean (ternary . (printf "/var/lib/weir/%s" .) (isAbs .)) -}}
-{{- $folders := list "/var/lib/weir" -}}
-{{- if $shared -}}{{- range $.Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}{{- end -}}
-{{- $held := false -}}
-{{- range $folders -}}
-{{- if hasPrefix (printf "%s/" (clean .)) $file -}}{{- $held = true -}}{{- end -}}
-{{- end -}}
-{{- if not $held -}}
+{{- if ne (include "weir.isHeld" (list $ . "")) "true" -}}
 {{- fail (printf "config.record_file: %s is on no volume that holds records: set it to a file below /var/lib/weir, such as /var/lib/weir/%s%s" . (base .) (ternary ", or below a mountPath of extraVolumeMounts" "" $shared)) -}}
 {{- end -}}
 {{- end -}}
