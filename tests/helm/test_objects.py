@@ -588,6 +588,17 @@ def test_notes_give_commands_that_name_what_was_made(case: tuple[str, Objects]) 
         assert next(iter(secret["data"].values())) not in notes
 
 
+def test_notes_say_what_a_given_claim_has_to_be() -> None:
+    shared = chart.notes({"persistence": {"existingClaim": "ours"}})
+    assert "claim ours has to let one pod write" in shared
+    beside = chart.notes({"mode": "sidecar", "sidecar": {"existingClaim": "ours"}})
+    assert "claim ours: it is for one job" in beside
+    assert "until the volume is let go" in beside
+    assert "sidecar.existingClaim keeps it" not in beside
+    for mode in ("shared", "sidecar"):
+        assert "claim" not in chart.notes({"mode": mode}).replace("existingClaim", "").lower()
+
+
 @pytest.mark.parametrize("mode", ["shared", "sidecar"])
 def test_notes_say_whether_it_acts(mode: str) -> None:
     base: dict[str, Any] = {"mode": mode, "image": {"repository": "r"}}
