@@ -12,6 +12,7 @@ import yaml
 from agent.export.catalogue import metric
 from tests.helm import chart
 from tests.helm.chart import ROOT
+from tests.helm.schemas import errors, minors
 
 FOLDER = ROOT / "examples" / "kubernetes"
 
@@ -46,3 +47,15 @@ def test_workers_are_scaled_by_a_metric_and_labels_that_there_are() -> None:
         "type": "AverageValue",
         "averageValue": trigger["metadata"]["threshold"],
     }
+
+
+def test_what_makes_the_autoscalers_tolerance_less_is_told_and_valid() -> None:
+    text = (FOLDER / "workers-hpa.yaml").read_text("utf-8")
+    (said,) = re.findall(r"newer take\n  # `(tolerance: 0)`", text)
+    scaler = read("workers-hpa.yaml")
+    assert [errors(scaler, version) for version in minors()] == [[]] * len(minors())
+    for way in ("scaleUp", "scaleDown"):
+        scaler["spec"]["behavior"].setdefault(way, {}).update(yaml.safe_load(said))
+    assert [errors(scaler, version) for version in minors()] == [[]] * len(minors())
+    for page in (FOLDER / "workers-keda.yaml", ROOT / "docs" / "executors.md"):
+        assert "10 % or less" in page.read_text("utf-8")
