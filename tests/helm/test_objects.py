@@ -303,6 +303,37 @@ def test_state_is_on_a_volume_where_it_was_asked_for(case: tuple[str, Objects]) 
         assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
 
 
+EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+
+def local(pod: dict[str, Any]) -> set[str]:
+    """Volumes for which the cluster autoscaler would let the node stand."""
+    return {one["name"] for one in pod["spec"]["volumes"] if "emptyDir" in one}
+
+
+def test_the_agents_node_may_be_emptied_where_nothing_is_lost(objects: Objects) -> None:
+    for name, pod in chart.pod_specs(objects):
+        if name == "StatefulSet":
+            named = set(pod["metadata"]["annotations"][EVICT].split(","))
+            assert local(pod) - named <= {"weir-state"}
+            assert "weir-state" not in named
+            assert named <= local(pod)
+        else:  # the driver's own
+            assert "annotations" not in pod["metadata"]
+
+
+def test_whether_its_node_may_be_emptied_is_yours_to_say() -> None:
+    given = {EVICT: "weir-tmp,ours", "example.com/a": "b"}
+    pod = only(chart.render({"podAnnotations": given}), "StatefulSet")["spec"]["template"]
+    assert pod["metadata"]["annotations"].items() >= given.items()
+    (listed,) = re.findall(
+        r"\(`safe-to-evict-local-volumes`\), add `([^`]+)`",
+        (chart.ROOT / "docs" / "deploy.md").read_text("utf-8"),
+    )
+    driver = chart.driver_pod(chart.render({"mode": "sidecar"}))
+    assert local(driver) == set(listed.split(","))
+
+
 def test_another_config_makes_another_pod_and_another_token_does_not() -> None:
     def pod(values: chart.Values) -> dict[str, Any]:
         return dict(only(chart.render(values), "StatefulSet")["spec"]["template"])
