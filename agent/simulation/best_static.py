@@ -13,7 +13,9 @@ from agent.simulation.oracle import true_size
 from agent.simulation.yardsticks import Static
 
 if TYPE_CHECKING:
-    from agent.simulation.plant import Noise
+    from collections.abc import Iterator, Sequence
+
+    from agent.simulation.plant import Noise, Trace
     from agent.simulation.scenario import Scenario
 
 CANDIDATES: Final = 60
@@ -48,21 +50,37 @@ def candidates(scenario: Scenario) -> list[int]:
     return [max(1, round(low * math.exp(step * index))) for index in range(CANDIDATES)]
 
 
-def search(
-    scenario: Scenario, noise: Noise, oracle_p95_seconds: float | None
+def tried(scenario: Scenario, noise: Noise) -> Iterator[tuple[int, Trace]]:
+    """Each candidate, with what a run under it left."""
+    for limit in dict.fromkeys(candidates(scenario)):
+        fixed = msgspec.structs.replace(scenario, initial_limit_rows=limit)
+        yield limit, plant.run(fixed, noise, Static(limit))
+
+
+def of_run(limit: int, trace: Trace) -> summary.StaticReference:
+    """The figures of a run under a fixed limit."""
+    found = msgspec.structs.asdict(summary.reference(trace))
+    return summary.StaticReference(**found, limit_rows=limit)
+
+
+def best_of(
+    found: Sequence[summary.StaticReference], oracle_p95_seconds: float | None
 ) -> summary.StaticReference:
-    """Of the candidates, the one that commits most among those not slower than allowed.
+    """The one that commits most among those not slower than allowed.
 
     Of equals the one with the smaller 95th percentile, then the smaller limit.
     """
     allowed = math.inf if oracle_p95_seconds is None else P95_ALLOWANCE * oracle_p95_seconds
-    tried: list[summary.StaticReference] = []
-    for limit in dict.fromkeys(candidates(scenario)):
-        fixed = msgspec.structs.replace(scenario, initial_limit_rows=limit)
-        found = summary.reference(plant.run(fixed, noise, Static(limit)))
-        tried.append(summary.StaticReference(**msgspec.structs.asdict(found), limit_rows=limit))
-    calm = [one for one in tried if (one.p95_batch_seconds or 0.0) <= allowed]
+    calm = [one for one in found if (one.p95_batch_seconds or 0.0) <= allowed]
     return max(
-        calm or tried,
+        calm or found,
         key=lambda one: (one.committed_rows, -(one.p95_batch_seconds or 0.0), -one.limit_rows),
     )
+
+
+def search(
+    scenario: Scenario, noise: Noise, oracle_p95_seconds: float | None
+) -> summary.StaticReference:
+    """The best of the candidates, see ``best_of``."""
+    found = [of_run(limit, trace) for limit, trace in tried(scenario, noise)]
+    return best_of(found, oracle_p95_seconds)

@@ -1,12 +1,14 @@
 """Compares Weir with the yardsticks on every scenario family.
 
     python -m tests.benchmarks.control [--seeds 20] [--processes 1] [--first-seed 0] [FAMILY ...]
-    python -m tests.benchmarks.control --seeds 10 --write  # docs/yardsticks.md, between its marks
+    python -m tests.benchmarks.control --write  # docs/yardsticks.md, between its marks
 
-For each family, means over the seeds: the share of limited batches in band; rows committed over the
-best static limit's; the 95th percentile of batch seconds over the oracle's; the batches until it
-settled after a change (median; the first of three in a row in band, 1 is the first batch that
-started after it); runs that diverged. ``ok`` says whether each aim is met, or which is not.
+For each family, means over the seeds: the share of limited batches in band, beside it that of the
+static limit that commits most and that of the one that has most in band, both chosen in hindsight
+for each seed; rows committed over those of the static limit that commits most; the 95th percentile
+of batch seconds over the oracle's; the batches until it settled after a change (median; the first
+of three in a row in band, 1 is the first batch that started after it); runs that diverged.
+``missed`` says which aim is not met.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from agent.simulation import best_static, plant, summary
 from agent.simulation.live import Live, policy_of
 from agent.simulation.oracle import Oracle
 from agent.simulation.run import controller_of
-from agent.simulation.yardsticks import Static
 from tests.benchmarks.families import FAMILIES
 
 if TYPE_CHECKING:
@@ -45,9 +46,15 @@ PLAIN: Final = {
     "congestion": "large batches cost more per row",
     "heavy-noise": "noise is strong (sigma 0.5)",
 }
-NAMES = ("weir", "static", "pid", "flip183", "oracle")  # static: the best one in hindsight
+#: static: the fixed limit that commits most, banded: that with most batches in band; in hindsight.
+NAMES = ("weir", "static", "banded", "pid", "flip183", "oracle")
+#: Those that a controller without knowledge of the future is to keep up with.
+YARDSTICKS = ("static", "pid", "flip183")
+CALLED: Final = {"static": "the fixed limit that commits most", "pid": "PID", "flip183": "FLIP-183"}
 #: A share of fewer limited batches than this per run says nothing: one batch moves it by tenths.
 LEAST_LIMITED = 10.0
+#: Of each family, where no number is given: those of the page.
+SEEDS: Final = 20
 #: Two shares closer than this are equal: half a batch in a hundred.
 IN_BAND_SLACK = 0.005
 
@@ -75,6 +82,25 @@ def settled(trace: Trace, change: float, target: float) -> int | None:
     return None
 
 
+def most_in_band(found: list[tuple[int, Trace]], target: float) -> Trace | None:
+    """The run of the fixed limit with the greatest share in band, whatever it commits.
+
+    None where no limit held back as many batches as a share takes to say anything.
+    """
+    shares = [
+        (share, -limit, trace)
+        for limit, trace in found
+        if limited(trace) >= LEAST_LIMITED
+        and (share := summary.in_band_share(trace, target)) is not None
+    ]
+    return max(shares, key=lambda one: one[:2])[2] if shares else None
+
+
+def limited(trace: Trace) -> int:
+    """How many batches that are judged a limit held back."""
+    return sum(a.limited and a.batch_id >= summary.FIRST_JUDGED_BATCH for a in trace.attempts)
+
+
 def compare(job: tuple[str, int]) -> tuple[str, int, bool, dict[str, Outcome]]:
     """All controllers on one family and seed."""
     name, seed = job
@@ -84,9 +110,11 @@ def compare(job: tuple[str, int]) -> tuple[str, int, bool, dict[str, Outcome]]:
     oracle = Oracle(scenario, policy_of(scenario))
     traces: dict[str, Trace] = {"oracle": plant.run(scenario, noise, oracle)}
     p95 = summary.reference(traces["oracle"]).p95_batch_seconds
-    best = best_static.search(scenario, noise, p95)
-    run_static = msgspec.structs.replace(scenario, initial_limit_rows=best.limit_rows)
-    traces["static"] = plant.run(run_static, noise, Static(best.limit_rows))
+    fixed = list(best_static.tried(scenario, noise))
+    best = best_static.best_of([best_static.of_run(*one) for one in fixed], p95)
+    traces["static"] = dict(fixed)[best.limit_rows]
+    if (banded := most_in_band(fixed, scenario.target_seconds)) is not None:
+        traces["banded"] = banded
     controllers: dict[str, Controller] = {"weir": Live(scenario)}
     controllers |= {other: controller_of(other, scenario) for other in ("pid", "flip183")}
     for other, controller in controllers.items():
@@ -97,9 +125,7 @@ def compare(job: tuple[str, int]) -> tuple[str, int, bool, dict[str, Outcome]]:
         ordered = sorted(a.seconds for a in trace.attempts)
         outcomes[other] = Outcome(
             in_band=summary.in_band_share(trace, scenario.target_seconds),
-            limited=sum(
-                a.limited and a.batch_id >= summary.FIRST_JUDGED_BATCH for a in trace.attempts
-            ),
+            limited=limited(trace),
             committed=trace.committed_rows,
             p95=summary.percentile(ordered, 0.95) or 0.0,
             p99=summary.percentile(ordered, 0.99) or 0.0,
@@ -139,6 +165,7 @@ class Row(msgspec.Struct):
     diverged: int
     timeouts: dict[str, float]
     misses: list[str]
+    behind: list[str]  # who keeps more batches in band, where both have enough of them
 
 
 def judge(family: Family, runs: list[tuple[str, int, bool, dict[str, Outcome]]]) -> Row:
@@ -153,23 +180,25 @@ def judge(family: Family, runs: list[tuple[str, int, bool, dict[str, Outcome]]])
             getattr(o[other], field) / max(getattr(o[to], field), 1e-9) for o in every
         )
 
-    in_band = {k: _mean([o[k].in_band for o in every]) for k in NAMES}
-    settle = {k: _median([s for o in every for s in o[k].settle]) for k in NAMES}
-    committed = {k: ratio(k, "committed", "static") for k in NAMES}
-    p95 = {k: ratio(k, "p95", "oracle") for k in NAMES}
+    # Of some seeds no limit may be told as that with most in band.
+    in_band = {k: _mean([o[k].in_band for o in every if k in o]) for k in NAMES}
+    always = [name for name in NAMES if name != "banded"]
+    settle = {k: _median([s for o in every for s in o[k].settle]) for k in always}
+    committed = {k: ratio(k, "committed", "static") for k in always}
+    p95 = {k: ratio(k, "p95", "oracle") for k in always}
     diverged = sum(o["weir"].diverged for o in every)
-    misses = []
-    own = in_band["weir"]
-    limited = {k: statistics.fmean(o[k].limited for o in every) for k in NAMES}
-    if feasible and own is not None and limited["weir"] >= LEAST_LIMITED:
-        for other in ("static", "pid", "flip183"):
-            theirs = in_band[other]
-            if (
-                theirs is not None
-                and limited[other] >= LEAST_LIMITED
-                and own < theirs - IN_BAND_SLACK
-            ):
-                misses.append(f"in-band<{other}")
+    limits = {k: statistics.fmean(o[k].limited for o in every if k in o) for k in always}
+    limits["banded"] = LEAST_LIMITED  # it has so many, or is not there
+    own, behind = in_band["weir"], []
+    if own is not None and limits["weir"] >= LEAST_LIMITED:
+        behind = [
+            other
+            for other in (*YARDSTICKS, "banded")
+            if (theirs := in_band[other]) is not None
+            and limits[other] >= LEAST_LIMITED
+            and own < theirs - IN_BAND_SLACK
+        ]
+    misses = [f"in-band<{other}" for other in behind if feasible and other in YARDSTICKS]
     if committed["weir"] < 0.97:
         misses.append("committed")
     if feasible and p95["weir"] > 1.1:
@@ -182,23 +211,25 @@ def judge(family: Family, runs: list[tuple[str, int, bool, dict[str, Outcome]]])
     return Row(
         name=name,
         feasible=feasible,
-        limited=limited["weir"],
+        limited=limits["weir"],
         in_band=in_band,
         committed=committed,
         p95=p95,
         p99=ratio("weir", "p99", "oracle"),
         settle=settle,
         diverged=diverged,
-        timeouts={k: statistics.fmean(o[k].timeouts for o in every) for k in NAMES},
+        timeouts={k: statistics.fmean(o[k].timeouts for o in every) for k in always},
         misses=misses,
+        behind=behind,
     )
 
 
 HEADER = """\
-| family | target feasible | limited batches | in band: weir | static | pid | flip183 | oracle \
+| family | target feasible | limited batches \
+| in band: weir | static | best in band | pid | flip183 | oracle \
 | committed: weir | pid | flip183 | oracle | p95: weir | pid | flip183 \
 | settle: weir | flip183 | oracle | diverged | time-outs: weir | static | missed |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def line(row: Row) -> str:
@@ -220,18 +251,45 @@ def section(rows: list[Row], seeds: int) -> str:
     judged = [row for row in rows if row.feasible and row.limited >= LEAST_LIMITED]
     judged = [row for row in judged if row.in_band["weir"] is not None]
     good = [row for row in judged if not any(miss.startswith("in-band") for miss in row.misses)]
+    ahead = [row for row in judged if "banded" not in row.behind]
     opening = (
         f"Each controller gets the same simulated query under {len(rows)} kinds of load. On"
         f" {len(good)} of the {len(judged)} where the target can be kept and a limit matters, Weir"
-        " keeps at least as many batches within 30 % of the target as the best fixed limit chosen"
-        " in hindsight, Spark's DStreams PID and FLIP-183's own rule; an oracle that is told the"
-        " true costs shows what can be had. What is missed, and why, stands below the table."
+        " keeps at least as many batches within 30 % of the target as the fixed limit that commits"
+        " most, chosen in hindsight, Spark's DStreams PID and FLIP-183's own rule; on"
+        f" {len(ahead)} of them at least as many as the fixed limit that keeps most, chosen in"
+        " hindsight too, whatever it commits. The oracle is Weir's own rule, told the true costs of"
+        " the moment: what is missed against it is what had to be learned. What is missed, and why,"
+        " stands below the table."
+    )
+    uncounted = [row for row in rows if row not in judged]
+    losing = [
+        f"*{row.name}* ({_text(row.in_band['weir'], '.2f')}; "
+        + ", ".join(
+            f"{CALLED[other]} {_text(row.in_band[other], '.2f')}"
+            for other in row.behind
+            if other in YARDSTICKS
+        )
+        + ")"
+        for row in uncounted
+        if set(row.behind) & set(YARDSTICKS)
+    ]
+    left_out = (
+        f"Left out of that count are {len(uncounted)} kinds: those where at some moment no size"
+        " keeps the target, by the oracle's word, or hardly a batch is limited. On"
+        f" {len(losing)} of them, with ten limited batches a run or more, Weir keeps fewer in band"
+        f" than one of the three: {', '.join(losing) or '-'}."
     )
     text = [
         *textwrap.wrap(opening, 104, break_on_hyphens=False),
         "",
-        "| batches within 30 % of the target | Weir | best fixed | PID | FLIP-183 | oracle |",
-        "|---|---|---|---|---|---|",
+        *textwrap.wrap(left_out, 104, break_on_hyphens=False),
+        "",
+        (
+            "| batches within 30 % of the target | Weir | fixed limit that commits most "
+            "| fixed limit best in band | PID | FLIP-183 | oracle |"
+        ),
+        "|---|---|---|---|---|---|---|",
     ]
     for family, plain in PLAIN.items():
         cells = [_text(named[family].in_band[name], ".2f") for name in NAMES]
@@ -261,7 +319,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints the table; 1 where an aim is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("families", nargs="*")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument(
