@@ -13,9 +13,16 @@ _ENDS: Final = "<!-- Written by hand from here on. -->\n"
 
 
 def with_table(
-    page: str, written: str, header: Sequence[str], rows: Iterable[Sequence[str]]
+    page: str,
+    written: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    below: str = "",
 ) -> str:
     """The page with this table in the place of the one behind the line that says how it is written.
+
+    ``below`` is what is said of it, a paragraph.
 
     Raises ValueError where the lines around the table are missing.
     """
@@ -24,6 +31,7 @@ def with_table(
     if not begins or not ends:
         raise ValueError(f"the page has no lines 'Written by {written}' and 'by hand from here on'")
     lines = [_row(header), "|" + "---|" * len(header), *map(_row, rows)]
+    lines += ["", below.rstrip()] if below else []
     return f"{before}{begins}\n{chr(10).join(lines)}\n\n{ends}{after}"
 
 

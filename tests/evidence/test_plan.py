@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from examples.demo.plan import Capacity
+from tests.benchmarks.evidence import __main__ as evidence
+from tests.benchmarks.evidence import report
 from tests.benchmarks.evidence.__main__ import (
     ARMS,
     WORKLOADS,
@@ -21,10 +26,13 @@ from tests.benchmarks.evidence.__main__ import (
     order,
     run_of,
 )
-from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS, machine
+from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS, BrokenError, Run, machine
 from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
 from tests.evidence.test_figures import record
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,6 +142,97 @@ def test_runs_that_are_there_are_told_without_running_any(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert re.match(r"3 runs of \d{4}-\d\d-\d\d \d\d:\d\d, 3 in all, told in", done.stdout)
     page = (docs / "evidence.md").read_text("utf-8")
-    assert "| Weir | **6.0** | **4.0** | **8.0** |" in page
+    assert "| Weir | 6.0 | 4.0 | 8.0 |" in page, "one seed tells no best"
     assert "images/evidence-course.svg" in page
+    assert "seed 1, begun" in page
     assert (docs / "images" / "evidence-course.svg").exists()
+
+
+class Breaking:
+    """A world in which a query's capacity or some of its runs come to no end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.left: dict[str, BaseException] = {
+            "measure": BrokenError("q8: 3 batches are too few: see /tmp/of-this-machine"),
+            "configured": BrokenError("the job ended; /tmp/of-this-machine/job.err ends: a host"),
+            "fixed-1": BrokenError("the job ended with 1: on a host"),
+            "dynamic": OSError("/tmp/of-this-machine"),
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def measure(self, query: str, target_seconds: float) -> Capacity:
+        if query == "q8":
+            raise self.left["measure"]
+        return Capacity(1.0, 1000.0)
+
+    def run(self, run: Run) -> Any:
+        if run.arm in self.left:
+            raise self.left[run.arm]
+        if run.arm == "fixed-2":
+            raise KeyboardInterrupt
+        one = record(run=asdict(run), results={"rows": 7, "sha256": "ab" * 32})
+        one.machine = machine() | {"busy_share": 0.0}
+        one.end["fed_late_seconds"] = 0.0
+        return one
+
+
+def of(results: Path, arms: list[str], workload: str = "q5/tweets-apple") -> argparse.Namespace:
+    told = {"seeds": 1, "first_seed": 1, "seconds": 60.0, "minutes": 0.0, "load": LOAD}
+    told |= {"workloads": [workload], "arms": arms, "results": results}
+    return argparse.Namespace(target_seconds=TARGET_SECONDS, **told)
+
+
+def test_a_run_that_comes_to_no_end_leaves_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evidence, "World", Breaking)
+    results = Results(tmp_path, 60.0, TARGET_SECONDS)
+    given = of(tmp_path, ["configured", "weir", "fixed-1"])
+    assert evidence.run_all(given, results) == 2
+    assert evidence.run_all(given, results) == 2, "told again: they were begun again"
+    assert evidence.run_all(of(tmp_path, ["weir"], "q8/tweets-google"), results) == 1
+    with pytest.raises(OSError, match="of-this-machine"):
+        evidence.run_all(of(tmp_path, ["dynamic"]), results)
+    with pytest.raises(KeyboardInterrupt):
+        evidence.run_all(of(tmp_path, ["fixed-2"]), results)
+    told = report.read_broken(tmp_path / evidence.BROKEN)
+    counts = Counter((one["query"], one["arm"], one["why"]) for one in told)
+    assert counts == {
+        ("q5", "configured", "the job ended"): 2,
+        ("q5", "fixed-1", "the job ended with 1"): 2,
+        ("q8", report.MEASURING, "3 batches are too few"): 1,
+        ("q5", "dynamic", "OSError"): 1,
+        ("q5", "fixed-2", report.STOPPED): 1,
+    }
+    assert {one["series"] for one in told} == {told[0]["series"]}
+    assert "of-this-machine" not in (tmp_path / evidence.BROKEN).read_text()
+    capsys.readouterr()
+
+    monkeypatch.setattr(sys, "argv", ["evidence", "--report", f"--results={tmp_path}"])
+    sys.argv.append(f"--docs={tmp_path / 'docs'}")
+    assert evidence.main() == 0
+    assert "told in" in (said := capsys.readouterr().out)
+    assert said.endswith("; 7 came to no end\n")
+    page = (tmp_path / "docs" / "evidence.md").read_text("utf-8")
+    assert (
+        "Runs that came to no end: as configured, no limit 2 of 2; a fixed limit (1) 2 of 2; "
+        "no limit, dynamic allocation 1 of 1; Weir 0 of 1."
+    ) in page
+
+
+def test_runs_of_which_none_came_through_are_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "World", Breaking)
+    results = Results(tmp_path, 60.0, TARGET_SECONDS)
+    evidence.run_all(of(tmp_path, ["weir"], "q8/tweets-google"), results)
+    monkeypatch.setattr(sys, "argv", ["evidence", "--report", f"--results={tmp_path}"])
+    sys.argv.append(f"--docs={tmp_path / 'docs'}")
+    assert evidence.main() == 0
+    assert "nothing was run then: q8." in (tmp_path / "docs" / "evidence.md").read_text("utf-8")
+    assert Results(tmp_path, 60.0, TARGET_SECONDS).capacity("q8") is None

@@ -5,7 +5,7 @@
 Runs what is not there yet in ``--results``, a file for each run, seed by seed, the arms of a seed
 one after the other in an order that the seed draws; then writes ``evidence.md``, its picture and
 ``evidence.csv`` into ``--docs``. Ctrl-C loses the run that is under way, and nothing else. Exit
-code 1 where runs came to no end.
+code 1 where runs came to no end: each of them is a line of ``broken.jsonl`` there, and is told.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ import argparse
 import dataclasses
 import json
 import random
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from examples.demo.plan import Capacity
 from tests.benchmarks.evidence import dspbench, report
-from tests.benchmarks.evidence.figures import figures
+from tests.benchmarks.evidence.figures import EXECUTORS, figures
 from tests.benchmarks.evidence.record import read
 from tests.benchmarks.evidence.run import (
-    EXECUTORS,
     LOAD,
     TARGET_SECONDS,
     BrokenError,
@@ -54,6 +55,10 @@ WORKLOADS: Final = (
 )
 #: Limits that are tried for the best one in hindsight: batches of half the target to four of them.
 FIXED: Final = (0.5, 1.0, 2.0, 4.0)
+
+
+#: Of a folder of runs: those that came to no end, a line for each.
+BROKEN: Final = "broken.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,12 +165,34 @@ class Results:
 
     def keep(self, query: str, capacity: Capacity) -> None:
         self._told["capacity"][query] = dataclasses.asdict(capacity)
+        self._save()
+
+    def _save(self) -> None:
         part = self._about.with_suffix(".part")
         part.write_text(json.dumps(self._told, indent=1))
         part.replace(self._about)
 
+    def broke(self, workload: str, arm: str, seed: int, load: float, why: str) -> None:
+        """A run came to no end: so it is counted, whatever comes of a later one."""
+        query, trace = workload.split("/")
+        told = {"series": self._told["series"], "query": query, "trace": trace, "load": load}
+        now = datetime.now(timezone.utc)  # no two lines are the same
+        told |= {"arm": arm, "seed": seed, "at": now.isoformat(), "why": why}
+        self._save()  # its series has begun, also where no capacity was kept yet
+        with (self.folder / BROKEN).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(told) + "\n")
+
     def path(self, run: Run) -> Path:
         return self.folder / file_name(run.query, run.trace, run.arm, run.seed)
+
+
+def why(error: BaseException, query: str) -> str:
+    """In words that name nothing of this machine: what follows them are its paths and its logs."""
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        return report.STOPPED
+    if not isinstance(error, (BrokenError, ValueError)):
+        return type(error).__name__
+    return re.split(r"; |: ", str(error).removeprefix(f"{query}: "), maxsplit=1)[0]
 
 
 def file_name(query: str, trace: str, arm: str, seed: int) -> str:
@@ -193,6 +220,7 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
             query = workload.split("/")[0]
             if query in unknown:
                 continue
+            way = report.MEASURING
             try:
                 capacity = results.capacity(query)
                 if capacity is None:
@@ -205,6 +233,7 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
                         f"{capacity.rows_per_second:,.0f} rows",
                         flush=True,
                     )
+                way = arm
                 run = run_of(
                     workload,
                     arm,
@@ -218,8 +247,12 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
                 found = figures(record)
             except (BrokenError, ValueError) as error:
                 broken += 1
-                print(f"{workload} {arm} {seed}: came to no end: {error}", flush=True)
+                results.broke(workload, way, seed, given.load, why(error, query))
+                print(f"{workload} {way} {seed}: came to no end: {error}", flush=True)
                 continue
+            except BaseException as error:
+                results.broke(workload, way, seed, given.load, why(error, query))
+                raise
             record.write(results.path(run))
             print(
                 f"{(time.monotonic() - begun) / 60:6.1f} min  {workload:16} {arm:14} {seed}  "
@@ -297,13 +330,17 @@ def main() -> int:
             print("stopped; the same command goes on from here")
             return 1
     paths = sorted(given.results.glob("*.jsonl.gz"))
-    if not paths:
+    lost = report.read_broken(given.results / BROKEN)
+    if not paths and not lost:
         print(f"{given.results} holds no runs yet")
         return 1
     series = json.loads((given.results / "about.json").read_text())["series"]
     rows = [report.row_of(record := read(path), figures(record), series) for path in paths]
-    told = report.write(rows, given.docs, lambda *of: read(given.results / file_name(*of)))
-    print(f"{len(rows)} runs of {series}, {told} in all, told in {given.docs / 'evidence.md'}")
+    told = report.write(rows, given.docs, lambda *of: read(given.results / file_name(*of)), lost)
+    print(
+        f"{len(rows)} runs of {series}, {told} in all, told in {given.docs / 'evidence.md'}"
+        + (f"; {len(lost)} came to no end" if lost else "")
+    )
     return 1 if broken else 0
 
 

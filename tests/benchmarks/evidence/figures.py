@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.evidence.record import Record
 
+#: Of a run, each of one core; there all the time unless the way that is run asks otherwise.
+EXECUTORS: Final = 2
 _TOPIC: Final = re.compile(r"\[(?:Subscribe|Assign|SubscribePattern)\[(?P<topic>[^\]]+)\]\]")
 
 

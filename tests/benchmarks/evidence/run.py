@@ -23,7 +23,7 @@ import pyspark
 from examples.demo import plan
 from spark_listener import plugin
 from tests.benchmarks.evidence import dspbench, job
-from tests.benchmarks.evidence.figures import batches_of
+from tests.benchmarks.evidence.figures import EXECUTORS, batches_of
 from tests.benchmarks.evidence.load import (
     PARTITIONS,
     TOPIC_SETTINGS,
@@ -52,7 +52,6 @@ TARGET_SECONDS: Final = 5.0
 #: The trace's mean, as a share of what batches of the target's length digest on this machine: a
 #: burst then is more than can be digested, and what it leaves is worked off before the end.
 LOAD: Final = 0.7
-EXECUTORS: Final = 2
 #: Before a run is measured, its query gets lumps, as shares of what a batch of the target's length
 #: takes, each once the one before is done: so Java has compiled, and Weir has seen batches, as in
 #: any query that has run for a while. Java compiles for some two minutes: after a third of these
