@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import threading
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from tests.lacking import lacking
+from tests.lacking import program
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 
 def tool(name: str) -> str:
     """Where a program is; under CI a missing one fails, elsewhere it skips."""
-    found = shutil.which(name)
-    if found is None:
-        lacking(f"{name} is not installed")
-    return found
+    return program(name)
 
 
 class LivePrometheus:

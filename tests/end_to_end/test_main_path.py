@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.page.conftest import CHROMIUM
+from tests.page.conftest import chromium
 from tests.service.agents import AgentProcess, weir
 from tests.waiting import until
 
@@ -145,7 +145,7 @@ def test_a_hung_batch_is_seen_growing_older_everywhere(
             "the hung batch",
         )
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            browser = chromium(playwright)
             page = browser.new_page()
             page.goto(agent.address + "/")
             page.wait_for_function("document.body.innerText.includes('hung')")

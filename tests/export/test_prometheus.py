@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import subprocess
 import time
 import tracemalloc
@@ -33,7 +32,7 @@ from agent.export.prometheus import (
 )
 from agent.service.config import MAX_LABEL_VALUE
 from tests.export import views
-from tests.lacking import lacking
+from tests.lacking import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,9 +81,7 @@ def test_golden() -> None:
 
 @pytest.mark.parametrize("fleet", ["golden", "empty"])
 def test_promtool_finds_nothing_to_say(fleet: str) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        lacking("promtool is not installed")
+    promtool = program("promtool")
     text, _ = views.scrape(exporter(), views.golden_fleet() if fleet == "golden" else [])
     done = subprocess.run(
         [promtool, "check", "metrics"], input=text.encode(), capture_output=True, check=False

@@ -22,6 +22,7 @@ from kubeflow_spark_api.models import SparkV1beta2SparkApplication
 from tests.helm import chart
 from tests.helm.chart import TOOLS, tool
 from tests.kafka.broker import free_ports
+from tests.lacking import program
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class ApiServer:
             f"--initial-cluster=default={self._peers}",
         )
         key = self._folder / "accounts.key"
-        made = ["openssl", "genrsa", "-out", str(key), "2048"]
+        made = [program("openssl"), "genrsa", "-out", str(key), "2048"]
         subprocess.run(made, check=True, capture_output=True, timeout=60)
         tokens = self._folder / "tokens.csv"
         tokens.write_text(f"{TOKEN},administrator,administrator,system:masters\n")

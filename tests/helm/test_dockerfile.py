@@ -25,7 +25,7 @@ from agent.service.config import Settings
 from spark_listener import plugin
 from tests.helm.chart import CHART, ROOT
 from tests.helm.dockerfile import context, ignored, stages
-from tests.lacking import lacking
+from tests.lacking import mount_namespace, plugin_jar
 from tests.service import wire
 from tests.waiting import until
 
@@ -160,6 +160,7 @@ class Image:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    plugin_jar()  # the image takes it as it is here
     made = Image(tmp_path_factory.mktemp("image"))
     for folder in FOLDERS[:3]:
         (made.root / folder[1:]).mkdir(parents=True)
@@ -261,13 +262,9 @@ def test_the_listener_runs_out_of_the_archive_that_drivers_are_lent(image: Image
 
 def read_only(image: Image, command: list[str]) -> list[str]:
     """The command on a root that is read-only but for the volume and /tmp's replacement."""
-    unshare = shutil.which("unshare")
-    probe = [unshare or "unshare", "--map-root-user", "--mount", "true"]
-    if unshare is None or subprocess.run(probe, capture_output=True, check=False).returncode != 0:
-        lacking("a mount namespace cannot be made here, so no read-only root")
     volume = image.root / "var/lib/weir"
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind / && cd "$0" && exec "$@"'
-    return [unshare, "--map-root-user", "--mount", "sh", "-c", script, str(volume), *command]
+    return [*mount_namespace(), "sh", "-c", script, str(volume), *command]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from spark_listener import plugin
 from tests.helm import chart
 from tests.helm.test_agent_takes_it import Running, container
+from tests.lacking import plugin_jar
 from tests.plugin.conftest import Bench, Jobs
 from tests.waiting import until
 
@@ -65,7 +66,7 @@ def test_a_job_with_the_charts_conf_is_regulated(running: Running, bench: Bench)
         seconds=600,
         conf=(
             f"spark.extraListeners={conf['spark.extraListeners']}",
-            f"spark.driver.extraClassPath={plugin.JAR}",
+            f"spark.driver.extraClassPath={plugin_jar()}",
             f"spark.weir.door.dir={running.moved(doors)}",
         ),
     )

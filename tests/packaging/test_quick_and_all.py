@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lacking import program
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.slow("the whole script, some times over, on a project of four tests"),
@@ -84,7 +86,7 @@ class Project:
             f'exec "{sys.executable}" "$@"\n'
         )
         python.chmod(0o755)
-        subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+        subprocess.run([program("git"), "init", "--quiet"], cwd=root, check=True)
 
     def run(self, what: str = "quick", **environment: str) -> tuple[int, str, list[str]]:
         """(exit code, last line, what ran in that order), and keeps what was said."""

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from scripts import release, release_check, version
-from tests.lacking import lacking
+from tests.lacking import ENSURED, lacking, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -300,11 +300,12 @@ def test_the_bundle_is_what_maven_central_asks_for(
 ) -> None:
     """Pom, jar, sources and javadoc, each with its sums and, signed, with its signature."""
     (bundle,) = built[0].glob("*-maven.zip")
+    gpg = program("gpg", brings=f"{ENSURED} all")
     home = tmp_path / "keys"
     home.mkdir(mode=0o700)
     environ = {**os.environ, "GNUPGHOME": str(home), "PASSPHRASE": "a long one"}
     key = ["--batch", "--passphrase", "a long one", "--quick-generate-key", "Test", "ed25519"]
-    subprocess.run(["gpg", *key], env=environ, check=True, capture_output=True, timeout=120)
+    subprocess.run([gpg, *key], env=environ, check=True, capture_output=True, timeout=120)
     signed = tmp_path / "signed.zip"
     script = ROOT / "scripts" / "sign-bundle.sh"
     subprocess.run(["sh", script, bundle, signed], env=environ, check=True, timeout=120)
@@ -315,7 +316,7 @@ def test_the_bundle_is_what_maven_central_asks_for(
     for part in (f"{name}.pom", *(f"{name}{kind}.jar" for kind in ("", "-sources", "-javadoc"))):
         for end in ("", ".md5", ".sha1", ".asc"):
             assert (folder / f"{part}{end}").stat().st_size > 0
-        check = ["gpg", "--verify", folder / f"{part}.asc", folder / part]
+        check = [gpg, "--verify", folder / f"{part}.asc", folder / part]
         subprocess.run(check, env=environ, check=True, capture_output=True, timeout=60)
     pom = (folder / f"{name}.pom").read_text()
     assert all(f"<{part}>" in pom for part in ("name", "description", "licenses", "developers"))

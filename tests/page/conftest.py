@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from agent.compare import compare
 from agent.export import runbooks
 from agent.export.page import routes
 from agent.service.history import History
+from tests.lacking import program
 from tests.page import views as made
 from tests.waiting import until
 
@@ -30,20 +30,11 @@ if TYPE_CHECKING:
 
     from agent.core.judgement import QueryView
 
-CHROMIUM = next(
-    (
-        path
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (path := shutil.which(name))
-    ),
-    "chromium",
-)
-
 
 def chromium(playwright: Playwright, environment: dict[str, str] | None = None) -> Browser:
     """A browser, with these variables beside those of its environment; to be closed."""
     return playwright.chromium.launch(
-        executable_path=CHROMIUM,
+        executable_path=program("chromium", "chromium-browser", "google-chrome"),
         args=["--no-sandbox", "--disable-gpu"],
         env={**os.environ, **(environment or {})},
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import time
 import zipfile
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from spark_listener import plugin
-from tests.lacking import lacking
+from tests.lacking import plugin_jar, program
 from tests.plugin.cluster import OPENED, SPARK, Children, start_cluster
 from tests.service.agents import AgentProcess
 from tests.waiting import until
@@ -54,12 +53,9 @@ class Jobs:
 
     def _compile(self, source: Path, jar: Path) -> None:
         jars = f"{SPARK}/jars/*"
-        compiler = ["java", "-cp", jars, "scala.tools.nsc.Main", "-usejavacp"]
+        compiler = [program("java"), "-cp", jars, "scala.tools.nsc.Main", "-usejavacp"]
         if source.suffix == ".java":
-            javac = shutil.which("javac")
-            if javac is None:
-                lacking("javac is missing")
-            compiler = [javac, "--release", "17", "-Xlint:-path", "-cp", jars]
+            compiler = [program("javac"), "--release", "17", "-Xlint:-path", "-cp", jars]
         classes = jar.with_suffix("")
         classes.mkdir()
         done = subprocess.run(
@@ -145,7 +141,7 @@ class Bench(Children):
     def plugin(self, *ways: str) -> list[str]:
         """The conf pair, with doors of the bench's own; ``ways``: the settings that name it."""
         return [
-            *("--jars", str(plugin.JAR)),
+            *("--jars", str(plugin_jar())),
             *(one for way in ways for one in ("--conf", f"{way}={plugin.NAME}")),
             *("--conf", f"spark.weir.door.dir={self.doors}"),
         ]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_listener import plugin
+from tests.lacking import plugin_jar, program
 from tests.plugin.cluster import ROOT, SPARK
 from tests.plugin.scaling import configured
 
@@ -96,7 +97,7 @@ def run(
         "-Dspark.ui.enabled=false",
     ]
     if doors is not None:
-        path.append(plugin.JAR)
+        path.append(plugin_jar())
         options += [f"-Dspark.plugins={plugin.NAME}", f"-Dspark.weir.door.dir={doors}"]
     known = suites()
     chosen = [part for name in names for part in ("-s", known[name])]
@@ -104,7 +105,7 @@ def run(
     with said.open("w") as out:
         subprocess.run(
             [
-                *("java", "-Xmx3g", "-Xss4m", *options),
+                *(program("java"), "-Xmx3g", "-Xss4m", *options),
                 *("-cp", os.pathsep.join(map(str, path)), "org.scalatest.tools.Runner"),
                 *("-R", str(classes), *chosen, "-oWF", "-u", str(folder / "reports")),
             ],

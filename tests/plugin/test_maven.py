@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import spark_listener
+from tests.lacking import program
 
 POM = Path(spark_listener.__file__).parent / "plugin" / "pom.xml"
 _JAVA_8 = 52
@@ -28,7 +29,7 @@ def test_maven_makes_a_jar_of_nothing_but_the_plugin_for_java_8(
     kafka_jars: None, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        ["mvn", "-q", "-B", "-f", str(POM), f"-Dweir.directory={tmp_path}", "package"],
+        [program("mvn"), "-q", "-B", "-f", str(POM), f"-Dweir.directory={tmp_path}", "package"],
         capture_output=True,
         text=True,
         timeout=280,

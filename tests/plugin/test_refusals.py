@@ -21,6 +21,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from spark_listener import door, plugin
 from spark_listener.beyond import DONE
 from tests.driver.fake_agent import FakeAgent
+from tests.lacking import plugin_jar
 from tests.plugin.conftest import JOBS
 from tests.plugin.driving import beyond, limit, order
 from tests.plugin.test_beyond import LOOKS, USED
@@ -240,7 +241,7 @@ def test_a_default_directory_that_is_not_this_users_alone_is_not_written_to(
     source = bench.folder / "used_job.py"
     source.write_text(USED)
     conf = (
-        f"spark.jars={plugin.JAR}",
+        f"spark.jars={plugin_jar()}",
         f"{plugin.CONFS[0]}={plugin.NAME}",
         f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={folder.parent}",
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
 from tests.kafka.broker import free_ports
-from tests.lacking import lacking
+from tests.lacking import lacking, program
 from tests.plugin.cluster import OPENED, ROOT
 from tests.waiting import until
 
@@ -64,8 +63,7 @@ def start_yarn(children: Children, folder: Path, *, memory_mb: int = 6144) -> Pa
         "log4j.appender.A.target=System.err\n"
         "log4j.appender.A.layout=org.apache.log4j.SimpleLayout\n"
     )
-    java = shutil.which("java")
-    assert java, "java is missing"
+    java = program("java")
     for name in ("resourcemanager.ResourceManager", "nodemanager.NodeManager"):
         children.run(
             folder / name.rpartition(".")[2],

@@ -13,6 +13,7 @@ import pytest
 
 from agent.service.expiry import expiry_time
 from agent.service.timers import Certificate
+from tests.lacking import program
 from tests.service.test_process import make_certificate
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def serial_served(context: ssl.SSLContext) -> int:
 
 def serial_of(pem: str) -> int:
     done = subprocess.run(
-        ["openssl", "x509", "-noout", "-serial"],
+        [program("openssl"), "x509", "-noout", "-serial"],
         input=pem,
         capture_output=True,
         check=True,
@@ -92,7 +93,7 @@ def test_a_renewed_key_with_a_passphrase_is_refused_and_asks_nobody(tmp_path: Pa
     locked = tmp_path / "locked.key"
     subprocess.run(
         [
-            *("openssl", "rsa", "-aes256", "-passout", "pass:hunter2"),
+            *(program("openssl"), "rsa", "-aes256", "-passout", "pass:hunter2"),
             *("-in", str(key), "-out", str(locked)),
         ],
         check=True,
@@ -141,6 +142,10 @@ def test_when_it_ends_is_not_known_where_the_file_is_another_or_gone(tmp_path: P
 
 def _openssl(folder: Path, arguments: str) -> str:
     done = subprocess.run(
-        ["openssl", *arguments.split()], cwd=folder, capture_output=True, check=True, text=True
+        [program("openssl"), *arguments.split()],
+        cwd=folder,
+        capture_output=True,
+        check=True,
+        text=True,
     )
     return done.stdout

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from tests.lacking import mount_namespace, program
 from tests.service import wire
 from tests.service.agents import AgentProcess, environment, samples, weir
 from tests.waiting import until
@@ -181,7 +182,7 @@ assert [(one.part, one.data) for one in Store(Path("state")).load()] == [("one",
 
 
 def test_started_on_a_full_disk_it_says_so_and_keeps_what_is_saved(tmp_path: Path) -> None:
-    inside = ["unshare", "--map-root-user", "--mount", "sh", "-c", _STARTS_FULL, "sh"]
+    inside = [*mount_namespace(), "sh", "-c", _STARTS_FULL, "sh"]
     done = subprocess.run(
         [*inside, str(tmp_path), sys.executable, _SAVE, _READ],
         env=environment(PYTHONSAFEPATH="1"),
@@ -208,7 +209,7 @@ def make_certificate(
     certificate, key = folder / "tls.crt", folder / "tls.key"
     subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *(program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
             *("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}{addresses}"),
             *("-keyout", str(key), "-out", str(certificate)),
         ],
@@ -270,12 +271,12 @@ def test_a_key_that_is_not_the_certificates_or_has_a_passphrase(
 ) -> None:
     other = tmp_path / "other.key"
     subprocess.run(
-        ["openssl", "genrsa", "-out", str(other), "2048"], check=True, capture_output=True
+        [program("openssl"), "genrsa", "-out", str(other), "2048"], check=True, capture_output=True
     )
     locked = tmp_path / "locked.key"
     subprocess.run(
         [
-            *("openssl", "rsa", "-aes256", "-passout", "pass:hunter2"),
+            *(program("openssl"), "rsa", "-aes256", "-passout", "pass:hunter2"),
             *("-in", str(certificate[1]), "-out", str(locked)),
         ],
         check=True,
@@ -452,7 +453,11 @@ def test_metrics_are_compressed_for_who_asks(
 
 def promtool_is_content(text: str) -> bool:
     done = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False
+        [program("promtool"), "check", "metrics"],
+        input=text,
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return True
