@@ -8,10 +8,19 @@ needed=17
 give_up() {
   {
     echo "weir: $1"
-    echo "Spark needs Java $needed or newer. Install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless;"
-    echo "macOS: brew install openjdk@17; Fedora: dnf install java-17-openjdk-headless), or set JAVA_HOME to one."
-    for home in /usr/lib/jvm/*; do
-      if [ -x "$home/bin/java" ] && major=$(major_of "$home/bin/java") && [ "$major" -ge "$needed" ]; then
+    if [ "$(uname 2>/dev/null)" = Darwin ]; then
+      # Homebrew's is none that macOS finds by itself.
+      echo "Spark needs Java $needed or newer. Install one and set JAVA_HOME to it: brew install openjdk@17, then"
+      echo 'export JAVA_HOME="$(brew --prefix openjdk@17)/libexec/openjdk.jdk/Contents/Home"'
+      set -- "$(/usr/libexec/java_home -v $needed+ 2>/dev/null)" /opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home \
+        /usr/local/opt/openjdk*/libexec/openjdk.jdk/Contents/Home
+    else
+      echo "Spark needs Java $needed or newer. Install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless;"
+      echo "Fedora: dnf install java-17-openjdk-headless), or set JAVA_HOME to one."
+      set -- /usr/lib/jvm/*
+    fi
+    for home; do
+      if [ -n "$home" ] && [ -x "$home/bin/java" ] && major=$(major_of "$home/bin/java") && [ "$major" -ge "$needed" ]; then
         echo "There is one here already: export JAVA_HOME=$home"
         break
       fi

@@ -45,7 +45,8 @@ look() {
     lacks="$lacks
   - python 3.10 or newer with venv (python3 python3-venv)"
   }
-  need openjdk-17-jdk-headless 'compiles the Spark plugin' javac
+  # scripts/plugin_jar.py takes that of JAVA_HOME first.
+  [ -x "${JAVA_HOME:-/nowhere}/bin/javac" ] || need openjdk-17-jdk-headless 'compiles the Spark plugin' javac
   [ "$what" = quick ] || need docker-registry 'takes the chart as it is published' docker-registry registry
   [ "$what" != release ] || return 0 # make release and make release-check use no more
   need chromium 'tests of the status page' chromium chromium-browser google-chrome

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -48,13 +49,21 @@ def is_made() -> bool:
         return False
 
 
+def compiler() -> str | None:
+    """The javac of JAVA_HOME, whose java Spark takes, else the one on PATH; None: there is none."""
+    home = os.environ.get("JAVA_HOME")
+    of_home = shutil.which("javac", path=str(Path(home, "bin"))) if home else None
+    return of_home or shutil.which("javac")
+
+
 def make() -> None:
     """Compiles. Raises SystemExit, with a line, where that cannot be."""
-    javac = shutil.which("javac")
+    javac = compiler()
     spark = importlib.util.find_spec("pyspark")
     if javac is None:
         raise SystemExit(
-            "javac is missing (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless)"
+            "javac is missing: set JAVA_HOME to a JDK, or install one (Debian, Ubuntu:"
+            " apt-get install openjdk-17-jdk-headless; macOS: brew install openjdk@17)"
         )
     if spark is None or spark.origin is None:
         raise SystemExit("PySpark is not installed here: its jars are needed to compile")

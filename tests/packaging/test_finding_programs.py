@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import plugin_jar
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -78,6 +80,66 @@ def test_no_java(tools: Path) -> None:
     assert done.returncode == 2
     assert "no Java found" in done.stderr
     assert "openjdk-17-jre-headless" in done.stderr
+
+
+def test_on_a_mac_homebrews_java_and_what_macos_knows_are_named(
+    tools: Path, tmp_path: Path
+) -> None:
+    """Where no Java is, there is a program of that name that says so."""
+    (tools / "uname").unlink()
+    program(tools / "uname", "echo Darwin\n")
+    program(tools / "java", "echo 'Unable to locate a Java Runtime.' >&2\nexit 1\n")
+    script = tmp_path / "check-java.sh"
+    text = (ROOT / "scripts" / "check-java.sh").read_text()
+    script.write_text(text.replace("/usr/", f"{tmp_path}/").replace(" /opt/", f" {tmp_path}/opt/"))
+
+    def told() -> str:
+        done = subprocess.run(
+            ["/bin/sh", str(script)],
+            env={"PATH": str(tools)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode == 2
+        return done.stderr
+
+    said = told()
+    assert "brew install openjdk@17" in said
+    assert "apt-get" not in said
+    assert "here already" not in said
+    home = "libexec/openjdk.jdk/Contents/Home"
+    java(tmp_path / "opt/homebrew/opt/openjdk@17" / home / "bin" / "java", "17.0.1")
+    assert f"export JAVA_HOME={tmp_path}/opt/homebrew/opt/openjdk@17/{home}\n" in told()
+    known = tmp_path / "Library" / "21"
+    java(known / "bin" / "java", "21.0.1")
+    program(tmp_path / "libexec" / "java_home", f'[ "$*" = "-v 17+" ] && echo "{known}"\n')
+    assert f"export JAVA_HOME={known}\n" in told()
+
+
+@pytest.mark.parametrize("of_home", [True, False])
+def test_the_plugin_is_compiled_by_the_jdk_whose_java_spark_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_home: bool
+) -> None:
+    """Or by that on PATH, where JAVA_HOME has none: it may be no JDK."""
+    home, path = tmp_path / "home" / "bin" / "javac", tmp_path / "path" / "javac"
+    for one in (home, path):
+        program(one, "")
+    monkeypatch.setenv("PATH", str(path.parent))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / ("home" if of_home else "path")))
+    assert plugin_jar.compiler() == str(home if of_home else path)
+    monkeypatch.delenv("JAVA_HOME")
+    assert plugin_jar.compiler() == str(path)
+
+
+def test_a_jdk_by_java_home_alone_is_not_missing(tools: Path, tmp_path: Path) -> None:
+    fake_python(tools / "python3", (3, 12))
+    for name in ("java", "javac"):
+        java(tmp_path / "jdk" / "bin" / name, "17.0.1")
+    done = run("ensure-tools.sh", tools, JAVA_HOME=str(tmp_path / "jdk"))
+    assert "chromium" in done.stderr
+    assert "openjdk" not in done.stderr
 
 
 def test_java_that_does_not_run(tools: Path) -> None:
