@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from spark_listener import __version__
 from spark_listener.replies import MAX_REPLY_BYTES
 from spark_listener.wire import EVENTS_PATH
 
@@ -133,7 +134,7 @@ class Channel:
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
-            "User-Agent": "weir-spark-listener",
+            "User-Agent": f"weir-spark-listener/{__version__}",
         }
         if self._token_file:
             headers["Authorization"] = f"Bearer {self._token()}"

@@ -33,7 +33,7 @@ from agent.export.prometheus import EventTimer, Exporter
 from agent.service import memory
 from agent.service.access import CHALLENGES, Caller, Gate, refuse_other_sites
 from agent.service.body import BodyReader, ClientGone
-from agent.service.errors import HttpError
+from agent.service.errors import HttpError, of_a_newer_driver
 from agent.service.history import PIECE_SECONDS, POINTS
 from agent.service.keeper import FleetFull, StateUnavailable
 from agent.service.log import Rarely
@@ -194,6 +194,7 @@ class Service:
             raise HttpError(413, str(error), "events") from None
         except MalformedRequest as error:
             message, _, where = str(error).partition(" - at `")
+            message = of_a_newer_driver(headers) + message
             raise HttpError(400, message, where.rstrip("`") or None) from None
         try:
             receipt = self.keeper.receive(events, self.clock())
@@ -209,7 +210,10 @@ class Service:
         told: dict[str, Any] = {
             "accepted": receipt.accepted,
             "acknowledged": receipt.acknowledged,
-            "rejected": receipt.refused,
+            "rejected": [
+                msgspec.structs.replace(one, error=of_a_newer_driver(headers) + one.error)
+                for one in receipt.refused
+            ],
             "grants": receipt.grants,
             "unsafe_limits": receipt.unsafe_limits,
         }

@@ -77,6 +77,17 @@ def test_an_init_script_without_its_jar_ends_the_launch_and_says_so(tmp_path: Pa
     assert "weir-spark-plugin.jar" in done.stderr
 
 
+def test_an_upgrade_keeps_what_was_set_and_takes_new_defaults() -> None:
+    """With `--set` alone Helm drops the rest, and with `--reuse-values` it keeps old defaults."""
+    told = [
+        command
+        for page in PAGES
+        for command in re.findall(r"helm upgrade weir [^`\n]*", page.read_text("utf-8"))
+    ]
+    assert len(told) >= 2
+    assert [one for one in told if "--reset-then-reuse-values" not in one] == []
+
+
 def test_the_image_is_built_by_the_tag_that_the_chart_asks_for() -> None:
     text = (START / "kubernetes.md").read_text("utf-8")
     assert set(re.findall(r"example\.com/team/weir:(\S+)", text)) == {agent.__version__}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_listener import __version__
 from spark_listener.channel import Channel, ExchangeFailed
 from spark_listener.complaints import Complaints
 from spark_listener.outbox import Outbox
@@ -503,6 +504,7 @@ def test_the_request_is_what_the_contract_says(agent: FakeAgent) -> None:
     path, headers = received[0]
     assert path == "/behind/a/proxy/v1/events"
     assert headers["Content-Type"] == "application/json"
+    assert headers["User-Agent"] == f"weir-spark-listener/{__version__}"
     assert json.dumps(agent.requests[0]["events"][0]["body"]) == '{"id": "q", "runId": "r"}'
     assert threading.active_count() < 50
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from agent import __version__
 from tests.service import wire
 from tests.service.conftest import EVENTS_TOKEN, TOKEN
 
@@ -114,6 +115,32 @@ def test_a_bad_event_is_refused_by_index_and_the_good_ones_kept(
     assert reply["acknowledged"] == 3
     assert [one["index"] for one in reply["rejected"]] == [1]
     assert where in reply["rejected"][0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("sent_by", "older"),
+    [
+        ("weir-spark-listener/999.0.0", True),
+        (f"weir-spark-listener/{__version__}", False),
+        ("weir-spark-listener/0.0.10", False),
+        ("weir-spark-listener", False),
+        ("weir-spark-listener/999.0.0.1", False),
+        ("curl/999.0.0", False),
+    ],
+)
+def test_a_refusal_says_first_that_the_agent_is_older_than_the_driver(
+    guarded: AgentProcess, application: str, sent_by: str, *, older: bool
+) -> None:
+    content, _ = MALFORMED["listener a list"]
+    events = [wire.progress(1), {**wire.progress(2), "type": "finished"}]
+    whole = guarded.post(content, **{"user-agent": sent_by})
+    one = guarded.post(wire.request(events, application=application), **{"user-agent": sent_by})
+    assert (whole.status_code, one.status_code) == (400, 200)
+    told = f"this agent ({__version__}) is older than the driver's listener (999.0.0): "
+    for said in (whole.json()["error"]["message"], one.json()["rejected"][0]["error"]):
+        assert said.startswith(f"{told}update the agent first; ") == older
+        assert older or "older" not in said
+    assert "listener" in whole.json()["error"]["where"]
 
 
 def _post(guarded: AgentProcess, headers: dict[str, str], content: bytes = b"{}") -> httpx.Response:
