@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from agent.core.names import first_line
+from spark_listener.tokens import to_send
 
 if TYPE_CHECKING:
     import httpx
@@ -208,13 +209,11 @@ def _error(response: httpx.Response, part: str) -> Any:
 def _bearer(path: str) -> str:
     """What a request says of the token in a file."""
     try:
-        token = Path(path).read_text("utf-8").strip()
+        text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise WrongUse(f"the token file {path!r}: {cause}") from None
-    token = token.splitlines()[0].strip() if token else ""
-    if not token:
-        raise WrongUse(f"the token file {path!r} is empty")
-    if not token.isascii() or not token.isprintable():
-        raise WrongUse(f"the token file {path!r}: a token is printable ASCII")
-    return f"Bearer {token}"
+    try:
+        return f"Bearer {to_send(text)}"
+    except ValueError as error:
+        raise WrongUse(f"the token file {path!r} {error}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from spark_listener import __version__
+from spark_listener import __version__, tokens
 from spark_listener.replies import MAX_REPLY_BYTES
 from spark_listener.wire import EVENTS_PATH
 
@@ -228,15 +228,10 @@ class Channel:
             raise ExchangeFailed(
                 "token", f"the token file {self._token_file} cannot be read: {_plain(error)}"
             ) from None
-        # While a token is being replaced the agent takes each line of its file; we send the first.
-        token = next(filter(None, map(str.strip, text.split("\n"))), "")
-        if not token or not token.isascii() or not token.isprintable():
-            raise ExchangeFailed(
-                "token",
-                f"the token file {self._token_file}: its first line must be a token, "
-                "printable ASCII",
-            )
-        return token
+        try:
+            return tokens.to_send(text)
+        except ValueError as error:
+            raise ExchangeFailed("token", f"the token file {self._token_file} {error}") from None
 
     def _refusal(self, response: http.client.HTTPResponse, data: bytes) -> ExchangeFailed:
         status = response.status

@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,6 +24,7 @@ import msgspec
 from agent.service.config import is_loopback
 from agent.service.errors import HttpError
 from spark_listener.sockets import NOBODY, owner
+from spark_listener.tokens import DIGEST_PREFIX
 from spark_listener.wire import EVENTS_PATH
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 MAX_TOKEN_FILE_BYTES: Final = 64 * 1024
 #: Two challenges: programs take the first, browsers the second.
 CHALLENGES: Final = (b'Bearer realm="weir"', b'Basic realm="weir", charset="UTF-8"')
+_DIGEST: Final = re.compile(DIGEST_PREFIX.encode() + rb"([0-9a-fA-F]{64})")
 #: Told to who comes with a driver's token for more than a driver does.
 EVENTS_ALONE: Final = f"this token opens {EVENTS_PATH} alone: give one of those in token_file"
 
@@ -59,6 +62,8 @@ class Tokens:
         """Raises TokenFileError."""
         self.path = path
         self._digests: tuple[bytes, ...] = ()
+        #: Whether the file holds a token itself, and not the digests of some alone.
+        self.sendable = False
         self._content = b""
         self.reload()
 
@@ -74,12 +79,25 @@ class Tokens:
         mark = hashlib.sha256(content).digest()
         if mark == self._content:
             return False
-        tokens = [line.strip() for line in content.splitlines() if line.strip()]
-        if not tokens:
+        lines = [line.strip() for line in content.splitlines() if line.strip()]
+        if not lines:
             raise TokenFileError(f"{self.path}: holds no token")
-        if not all(token.isascii() and token.decode("ascii").isprintable() for token in tokens):
+        if not all(line.isascii() and line.decode("ascii").isprintable() for line in lines):
             raise TokenFileError(f"{self.path}: a token is printable ASCII, one a line")
-        self._digests = tuple(hashlib.sha256(token).digest() for token in tokens)
+        told = [_DIGEST.fullmatch(line) for line in lines]
+        if any(
+            digest is None and line.startswith(DIGEST_PREFIX.encode())
+            for line, digest in zip(lines, told, strict=True)
+        ):
+            raise TokenFileError(
+                f"{self.path}: after {DIGEST_PREFIX} stand the 64 hexadecimal digits of a token's "
+                "SHA-256"
+            )
+        self._digests = tuple(
+            hashlib.sha256(line).digest() if digest is None else bytes.fromhex(digest[1].decode())
+            for line, digest in zip(lines, told, strict=True)
+        )
+        self.sendable = None in told
         self._content = mark
         return True
 

@@ -164,7 +164,8 @@ class Settings(BaseSettings):
     token_file: Path | None = _option(
         "HTTP",
         None,
-        "File with the tokens that clients must show, one a line; read again when it changes.",
+        "File with the tokens that clients must show, one a line; read again when it changes. "
+        "In a token's place may stand `sha256:` and its digest.",
     )
     events_token_file: Path | None = _option(
         "HTTP",

@@ -39,7 +39,7 @@ from agent.sources import kafka
 from agent.sources.kafka_groups import GroupWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
     from agent.service.config import Settings
@@ -111,7 +111,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         certificate = None
         if tls is not None and settings.tls_cert_file and settings.tls_key_file:
             certificate = Certificate(tls, settings.tls_cert_file, settings.tls_key_file)
-        open_doors = _doors(settings, listening, clock)
+        open_doors = _doors(settings, listening, clock, (events_tokens, tokens))
         if open_doors is not None:
             held.callback(open_doors.close)
         groups = _groups(keeper, settings, clock)
@@ -316,15 +316,25 @@ def _groups(keeper: Keeper, settings: Settings, clock: Clock) -> KafkaGroups | N
     return KafkaGroups(lambda: keeper.fleet, writer, clock, pattern=pattern)
 
 
-def _doors(settings: Settings, listening: socket.socket, clock: Clock) -> doors.Doors | None:
+def _doors(
+    settings: Settings, listening: socket.socket, clock: Clock, held: Sequence[Tokens | None]
+) -> doors.Doors | None:
+    """``held``: the tokens that there are; what goes through doors sends one of the first."""
     if settings.doors == "off":
+        return None
+    token_file = next((one.path for one in held if one is not None and one.sendable), None)
+    if token_file is None and any(held):
+        why = "the token files hold digests alone, and what goes through a door must send a token"
+        if settings.doors is not None:
+            raise ConfigError(f"doors: {why}: put one into events_token_file, or set doors to off")
+        _log.warning(f"no doors are looked for: {why}: put one into events_token_file")
         return None
     address = _address(listening, secure=settings.tls_cert_file is not None)
     return doors.Doors(
         settings.doors,
         doors.command(
             address,
-            token_file=settings.events_token_file or settings.token_file,
+            token_file=token_file,
             certificate_file=settings.tls_cert_file,
         ),
         clock=clock,

@@ -310,7 +310,12 @@ def test_the_token_goes_along_and_is_read_again_when_it_changes(
 
 @pytest.mark.parametrize(
     "content",
-    ["old-secret\nnew-secret\n", "\n  old-secret \r\n\nnew-secret", "old-secret"],
+    [
+        "old-secret\nnew-secret\n",
+        "\n  old-secret \r\n\nnew-secret",
+        "old-secret",
+        f"sha256:{'0' * 64}\nold-secret\n",
+    ],
 )
 def test_of_several_tokens_the_first_goes_along(tmp_path: Path, content: str) -> None:
     """So a token is replaced: the agent takes all lines of the file that drivers mount too."""
@@ -325,7 +330,9 @@ def test_of_several_tokens_the_first_goes_along(tmp_path: Path, content: str) ->
     assert driver.failures == 0
 
 
-@pytest.mark.parametrize("content", [None, b"", b" \n\n", b"nul\x00\nsecond", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b" \n\n", b"nul\x00\nsecond", b"\xff\xfe", b"sha256:" + b"0" * 64]
+)
 def test_a_token_file_of_no_use(
     agent: FakeAgent, tmp_path: Path, warnings: Any, content: bytes | None
 ) -> None:

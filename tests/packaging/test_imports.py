@@ -175,7 +175,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agent.files": set(),
     "agent.spark_codecs": set(),
     "agent.core": {"spark_listener"},
-    "agent.client": {"agent.core"},
+    "agent.client": {"spark_listener", "agent.core"},
     "agent.simulation": {"spark_listener", "agent.core"},
     "agent.sources": {
         "spark_listener",

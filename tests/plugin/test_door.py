@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pwd
 import re
@@ -21,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.service import clock, doors
-from agent.service.config import Settings
+from agent.service.access import Tokens
+from agent.service.config import ConfigError, Settings
 from agent.service.doors import AGAIN_SECONDS, MOST_AGAIN_SECONDS, Doors
 from agent.service.run import _bind, _doors
 from spark_listener import door
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 TOKEN = "0" * 63 + "a"
+DIGEST = f"sha256:{'0' * 64}"
 WHOLE = f"weir door 1\nport 4711\ntoken {TOKEN}\napplication app-1\nprocess 77@host\n"
 
 
@@ -534,17 +537,47 @@ def test_what_a_process_says_is_said_by_the_agent(
     assert said["event"] == "a\\x1b[31m thing"
 
 
-def test_the_process_is_given_no_more_than_the_token_for_events(tmp_path: Path) -> None:
-    tokens, events = tmp_path / "tokens", tmp_path / "events"
-    tokens.write_text("all")
-    events.write_text("events")
-    for file, sent in ((events, events), (None, tokens)):
-        settings = Settings(port=0, doors=tmp_path, token_file=tokens, events_token_file=file)
-        with _bind(settings) as listening:
-            found = _doors(settings, listening, clock.Clock())
-        assert found is not None
-        command = list(found._command(tmp_path / "app-1-77.door"))
-        assert command[command.index("--token-file") + 1] == str(sent)
+@pytest.mark.parametrize(
+    ("all_of_it", "of_events", "sent"),
+    [
+        ("all", "events", "events"),
+        ("all", None, "all"),
+        (DIGEST, "events", "events"),
+        ("all", DIGEST, "all"),
+        (None, None, None),
+    ],
+)
+def test_the_process_is_given_no_more_than_a_token_for_events_where_there_is_one(
+    tmp_path: Path, all_of_it: str | None, of_events: str | None, sent: str | None
+) -> None:
+    held = [tokens_of(tmp_path, text) for text in (of_events, all_of_it)]
+    settings = Settings(port=0, doors=tmp_path)
+    with _bind(settings) as listening:
+        found = _doors(settings, listening, clock.Clock(), held)
+    assert found is not None
+    command = list(found._command(tmp_path / "app-1-77.door"))
+    assert ("--token-file" in command) == (sent is not None)
+    if sent is not None:
+        assert Path(command[command.index("--token-file") + 1]).read_text() == sent
+
+
+def tokens_of(folder: Path, text: str | None) -> Tokens | None:
+    if text is None:
+        return None
+    path = folder / hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(text)
+    return Tokens(path)
+
+
+def test_who_has_digests_alone_has_nothing_to_send_through_a_door(tmp_path: Path) -> None:
+    held = [None, tokens_of(tmp_path, DIGEST)]
+    by_default = Settings(port=0)
+    with _bind(by_default) as listening:
+        with structlog.testing.capture_logs() as told:
+            assert _doors(by_default, listening, clock.Clock(), held) is None
+        assert [one["event"].partition(":")[0] for one in told] == ["no doors are looked for"]
+        with pytest.raises(ConfigError, match=r"^doors: the token files hold digests alone"):
+            _doors(Settings(doors=tmp_path), listening, clock.Clock(), held)
 
 
 def test_the_process_runs_nothing_that_lies_where_the_agent_was_started(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import signal
@@ -77,6 +78,37 @@ def test_an_unusable_file_leaves_the_last_tokens(tmp_path: Path, content: bytes 
         Tokens(path)
 
 
+def told_of(token: str) -> str:
+    return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def test_of_a_token_its_digest_does(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"{told_of('first')}\nsecond\n{told_of('third').upper().replace('SHA', 'sha')}")
+    tokens = Tokens(path)
+    assert all(map(tokens.accept, (b"first", b"second", b"third")))
+    # Who reads the file gets in with what is no digest there alone.
+    for line in path.read_bytes().splitlines():
+        assert tokens.accept(line) == (line == b"second")
+        assert not tokens.accept(line.removeprefix(b"sha256:")) or line == b"second"
+    assert tokens.sendable
+    path.write_text(told_of("first"))
+    assert tokens.reload()
+    assert not tokens.sendable
+    assert (tokens.accept(b"first"), tokens.accept(b"second")) == (True, False)
+
+
+@pytest.mark.parametrize("digest", ["", "abc", "g" * 64, "a" * 63, "a" * 65, "a" * 32 + " " * 32])
+def test_what_should_be_a_digest_and_is_none_is_refused(tmp_path: Path, digest: str) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"good\nsha256:{digest}")
+    with pytest.raises(TokenFileError) as refused:
+        Tokens(path)
+    assert str(refused.value) == (
+        f"{path}: after sha256: stand the 64 hexadecimal digits of a token's SHA-256"
+    )
+
+
 def gate_of(folder: Path, tokens: str, events_tokens: str) -> Gate:
     (folder / "token").write_text(tokens)
     (folder / "events").write_text(events_tokens)
@@ -107,7 +139,7 @@ def test_a_token_for_events_opens_them_alone(tmp_path: Path, scheme: str) -> Non
 
 def test_a_token_in_both_files_opens_the_less(tmp_path: Path) -> None:
     """No agent starts with it; while one runs, a file may come to hold what the other holds."""
-    gate = gate_of(tmp_path, "all\nboth\n", "both\nevents\n")
+    gate = gate_of(tmp_path, f"all\n{told_of('both')}\n", "both\nevents\n")
     header = {b"authorization": b"Bearer both"}
     gate.admit(header, "10.0.0.9", with_events=True)
     with pytest.raises(HttpError):

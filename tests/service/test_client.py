@@ -51,6 +51,19 @@ def test_a_token_that_is_changed_is_read_again(tmp_path: Path) -> None:
             client.queries()
 
 
+def test_of_a_file_with_digests_the_token_is_sent(tmp_path: Path) -> None:
+    ours, digest = tmp_path / "ours", f"sha256:{'0' * 64}"
+    ours.write_text(f"{digest}\n{FIRST}\n{SECOND}\n")
+    with AgentClient(ClientSettings(token_file=str(ours))) as client:
+        assert client._http.headers["authorization"] == f"Bearer {FIRST}"
+    ours.write_text(digest)
+    with pytest.raises(WrongUse) as refused:
+        AgentClient(ClientSettings(token_file=str(ours)))
+    assert str(refused.value) == (
+        f"the token file '{ours}' holds digests alone: name a file with the token itself"
+    )
+
+
 def test_a_token_for_events_gives_no_order_and_the_one_who_tries_hears_why(
     guarded: AgentProcess, tmp_path: Path
 ) -> None:
