@@ -97,6 +97,8 @@ def test_what_was_looked_at_while_it_was_tuned_is_told() -> None:
         f"{sum(kept[True])} of their {len(kept[True])} cases keep the aims below, of the other two "
         f"traces' {sum(kept[False])} of {len(kept[False])}."
     ) in PLAIN
+    every = [*kept[True], *kept[False]]
+    assert f"{sum(every)} of {len(every)} keep it;" in PLAIN
 
 
 def test_the_section_is_written_in_its_place(tmp_path: Path) -> None:
