@@ -23,6 +23,7 @@ OWN: Final = frozenset(
         "address_file",
         "doors",
         "token_file",
+        "events_token_file",
         "state_dir",
         "tls_cert_file",
         "tls_key_file",

@@ -12,6 +12,9 @@ MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name
 MATRIX: dict[str, Values] = {
     "shared": {},
     "shared-given-token": {"token": {"create": False, "existingSecret": "ours", "key": "weir"}},
+    "shared-given-tokens": {
+        "token": {"create": False, "existingSecret": "ours", "driverSecret": "drivers"}
+    },
     "shared-namespaces": {"drivers": {"namespaces": ["orders", "fraud"]}},
     "shared-namespaces-given-token": {
         "drivers": {"namespaces": ["orders"]},
@@ -105,6 +108,10 @@ MATRIX: dict[str, Values] = {
     "sidecar-given-token": {
         "mode": "sidecar",
         "token": {"create": False, "existingSecret": "ours", "key": "weir.token"},
+    },
+    "sidecar-given-tokens": {
+        "mode": "sidecar",
+        "token": {"create": False, "existingSecret": "ours", "driverSecret": "drivers"},
     },
     "sidecar-volume": {"mode": "sidecar", "sidecar": {"existingClaim": "orders-weir"}},
     "sidecar-own-listener": {"mode": "sidecar", "sidecar": {"listener": False}},

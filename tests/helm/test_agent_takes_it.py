@@ -90,7 +90,8 @@ class Container:
                 "tls.key": (CERTIFICATES / "agent.key").read_bytes(),
             }
         else:  # given by hand
-            content = {item["key"]: b"a-token-of-ours\n" for item in volume["items"]}
+            token = f"a-token-of-{volume['secretName']}\n".encode()
+            content = {item["key"]: token for item in volume["items"]}
         items = volume.get("items")
         return {one["path"]: content[one["key"]] for one in items} if items else content
 
@@ -111,6 +112,8 @@ def test_the_agent_takes_the_configuration(name: str, tmp_path: Path) -> None:
     assert settings.host == given.config["host"]
     assert settings.port == given.spec["ports"][0]["containerPort"]
     assert str(settings.state_dir) == "/var/lib/weir"
+    for file_of in (settings.token_file, settings.events_token_file):
+        assert file_of is None or str(file_of) in given.files
     # The command line is `weir agent --config FILE`, and that file is there.
     *_, program, verb, option, path = given.command
     assert [program, verb, option] == ["weir", "agent", "--config"]
@@ -227,6 +230,11 @@ class Running:
         path = self.given.config.get("token_file")
         return None if path is None else self.path(path).read_text().strip()
 
+    def drivers_token(self) -> str | None:
+        """Where drivers have one of their own."""
+        path = self.given.environ.get("WEIR_EVENTS_TOKEN_FILE")
+        return None if path is None else self.path(path).read_text().strip()
+
     def post(self, token: str | None) -> httpx.Response:
         return self.http.post(
             f"{self.address}/v1/events",
@@ -307,9 +315,15 @@ def test_probes_find_it_well(running: Running) -> None:
 
 
 @every
-def test_events_are_taken_with_the_token_that_the_driver_mounts(running: Running) -> None:
-    token = running.token()
-    assert running.post(token).status_code == 200
+def test_events_are_taken_with_the_tokens_that_drivers_mount(running: Running) -> None:
+    token, drivers = running.token(), running.drivers_token()
+    assert running.post(token).status_code == 200, "drivers of older releases mount this one"
+    if drivers is not None:
+        assert running.post(drivers).status_code == 200
+        for one, status in ((drivers, 403), (token, 200)):
+            shown = {"authorization": f"Bearer {one}"}
+            asked = running.http.get(f"{running.address}/v1/queries", headers=shown)
+            assert asked.status_code == status
     if token is not None:
         assert running.post(None).status_code == 401
         assert running.post(token + "x").status_code == 401

@@ -24,8 +24,8 @@ SECTION = PAGE.partition("\n## A new token\n")[2].partition("\n## ")[0]
 KUBECTL = r"""#!/bin/bash
 newest=$(ls "$HELD" | sort -n | tail -n 1)
 case "$*" in
-  *" get secret weir-token "*) base64 <"$HELD/$newest" ;;
-  *" patch secret weir-token "*)
+  *" get secret weir-driver-token "*) base64 <"$HELD/$newest" ;;
+  *" patch secret weir-driver-token "*)
     text=$(sed -n 's/^{"data":{"token":"\([^"]*\)"}}$/\1/p' <<<"${@: -1}")
     base64 -d <<<"$text" >"$HELD/$((newest + 1))" ;;
   *) exit 1 ;;

@@ -173,16 +173,38 @@ def test_the_config_names_files_that_are_mounted(objects: Objects) -> None:
         assert file in config_map(objects)["data"]
 
 
-def test_the_token_is_the_same_wherever_it_is_named(case: tuple[str, Objects]) -> None:
+def mounted_secret(pod: dict[str, Any], container: dict[str, Any], file: str) -> tuple[str, str]:
+    """Name and key of what a container finds in a file."""
+    folder, _, name = file.rpartition("/")
+    (mount,) = [one for one in container["volumeMounts"] if one["mountPath"] == folder]
+    assert mount["readOnly"] is True
+    (volume,) = [one for one in pod["spec"]["volumes"] if one["name"] == mount["name"]]
+    (item,) = volume["secret"]["items"]
+    assert item["path"] == name
+    return volume["secret"]["secretName"], item["key"]
+
+
+def test_a_token_is_the_same_wherever_it_is_named(case: tuple[str, Objects]) -> None:
     name, objects = case
-    given = MATRIX[name].get("token", {}).get("existingSecret")
-    secrets = of(objects, "Secret")
-    named = set()
-    for _, pod in chart.pod_specs(objects):
-        for volume in pod["spec"]["volumes"]:
-            if volume["name"] == "weir-token":
-                (item,) = volume["secret"]["items"]
-                named.add((volume["secret"]["secretName"], item["key"]))
+    given = MATRIX[name].get("token", {})
+    config = yaml.safe_load(config_map(objects)["data"]["config.yaml"])
+    all_of_it, events = set(), set()
+    for what, pod in chart.pod_specs(objects):
+        agent = chart.agent_container(pod)
+        if "token_file" in config:
+            all_of_it.add(mounted_secret(pod, agent, config["token_file"]))
+        for one in agent.get("env", []):
+            assert one["name"] == "WEIR_EVENTS_TOKEN_FILE"
+            events.add(mounted_secret(pod, agent, one["value"]))
+        if what != "StatefulSet":
+            (driver,) = pod["spec"]["containers"]
+            environ = {one["name"]: one["value"] for one in driver["env"]}
+            if "WEIR_TOKEN_FILE" in environ:
+                shown = mounted_secret(pod, driver, environ["WEIR_TOKEN_FILE"])
+                assert {shown} == (events or all_of_it), "drivers hold no more than they need"
+            # Of the other there is nothing in the driver's container.
+            volumes = [one["name"] for one in driver.get("volumeMounts", [])]
+            assert "weir-token" not in volumes or not events
     for kind, endpoints in (("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints")):
         for one in of(objects, kind):
             for endpoint in one["spec"][endpoints]:
@@ -190,17 +212,21 @@ def test_the_token_is_the_same_wherever_it_is_named(case: tuple[str, Objects]) -
                 assert endpoint["honorLabels"] is True
                 if "authorization" in endpoint:
                     credentials = endpoint["authorization"]["credentials"]
-                    named.add((credentials["name"], credentials["key"]))
-    if given:
-        assert secrets == []
-        assert {secret for secret, _ in named} == {given}
-    elif secrets:
-        made = {(one["metadata"]["name"], *one["data"]) for one in secrets}
-        assert made == named
-        values = {value for one in secrets for value in one["data"].values()}
-        assert len(values) == 1, "the copies differ"
+                    assert {(credentials["name"], credentials["key"])} == all_of_it
+    made = {(one["metadata"]["name"], *one["data"]) for one in of(objects, "Secret")}
+    if given.get("create", True):
+        assert made == all_of_it | events
+        assert (len(all_of_it), len(events)) == (1, 1)
+        texts = {
+            (one["metadata"]["name"], text)
+            for one in of(objects, "Secret")
+            for text in one["data"].values()
+        }
+        assert len({text for _, text in texts}) == len(texts) == 2, "the copies differ, or do not"
     else:
-        assert named == set()
+        assert made == set()
+        for found, key in ((all_of_it, "existingSecret"), (events, "driverSecret")):
+            assert {secret for secret, _ in found} == {*filter(None, [given.get(key)])}
 
 
 def test_probes_ask_the_port_that_the_agent_listens_on(objects: Objects) -> None:
@@ -345,15 +371,18 @@ def test_another_config_makes_another_pod_and_another_token_does_not() -> None:
 def test_a_made_token_is_random_and_long() -> None:
     import base64
 
-    tokens = [base64.b64decode(only(chart.render({}), "Secret")["data"]["token"]) for _ in range(2)]
-    assert tokens[0] != tokens[1]
+    secrets = [one for _ in range(2) for one in of(chart.render({}), "Secret")]
+    tokens = [base64.b64decode(one["data"]["token"]) for one in secrets]
+    assert len(set(tokens)) == 4
     assert all(re.fullmatch(rb"[A-Za-z0-9]{48}", token) for token in tokens)
 
 
-def test_a_made_token_gets_to_other_namespaces() -> None:
+def test_of_made_tokens_that_of_drivers_gets_to_other_namespaces() -> None:
     secrets = of(chart.render(MATRIX["shared-namespaces"]), "Secret")
-    assert [one["metadata"]["namespace"] for one in secrets] == [NAMESPACE, "orders", "fraud"]
-    assert len({one["metadata"]["name"] for one in secrets}) == 1
+    assert [(one["metadata"]["name"], one["metadata"]["namespace"]) for one in secrets] == [
+        ("weir-token", NAMESPACE),
+        *(("weir-driver-token", namespace) for namespace in (NAMESPACE, "orders", "fraud")),
+    ]
 
 
 def test_the_policy_lets_in_who_is_named_and_nobody_else() -> None:
@@ -469,13 +498,12 @@ def test_the_driver_finds_its_agent_and_the_token(objects: Objects) -> None:
         (driver,) = pod["spec"]["containers"]
         environ = {one["name"]: one["value"] for one in driver["env"]}
         assert environ["WEIR_AGENT_URL"] == f"http://127.0.0.1:{config['port']}"
+        # Where older releases had it, for jobs that name the file themselves.
         assert environ.get("WEIR_TOKEN_FILE") == config.get("token_file")
-        if "token_file" in config:
-            mounts = {one["mountPath"]: one for one in driver["volumeMounts"]}
-            assert mounts[config["token_file"].rpartition("/")[0]]["readOnly"] is True
-            (volume,) = [v for v in pod["spec"]["volumes"] if v["name"] == "weir-token"]
-            # Spark's user is not the agent's.
-            assert volume["secret"]["defaultMode"] == 0o444
+        for volume in pod["spec"]["volumes"]:
+            if "secret" in volume:
+                # Spark's user is not the agent's.
+                assert volume["secret"]["defaultMode"] == 0o444
 
 
 def test_the_template_and_the_application_hold_one_pod(objects: Objects) -> None:

@@ -61,6 +61,25 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
     ("the same in IPv6", {"agent": {"host": "::1"}}, ["agent.host is ::1"]),
     ("one address, which no pod has", {"agent": {"host": "10.1.2.3"}}, ["agent.host is 10.1.2.3,"]),
     (
+        "a token of drivers beside a made one",
+        {"token": {"driverSecret": "drivers"}},
+        ["token.driverSecret", "token.create=false", '"drivers"'],
+    ),
+    (
+        "a token of drivers alone",
+        {
+            "mode": "sidecar",
+            "agent": {"host": "127.0.0.1"},
+            "token": {"create": False, "driverSecret": "drivers"},
+        },
+        ["token.driverSecret: there is no token that opens more", "token.existingSecret"],
+    ),
+    (
+        "one Secret for both",
+        {"token": {"create": False, "existingSecret": "ours", "driverSecret": "ours"}},
+        ['are both "ours"', "name another Secret, or unset token.driverSecret"],
+    ),
+    (
         "asks for a token that is not",
         {
             "mode": "sidecar",

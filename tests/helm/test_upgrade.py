@@ -1,6 +1,6 @@
-"""A made token stays over upgrades: else each would lock every running driver out.
+"""Made tokens stay over upgrades: else each would lock every running driver out.
 
-What helm asks a cluster is answered by a small server on loopback that knows one Secret.
+What helm asks a cluster is answered by a small server on loopback that knows some Secrets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{RELEASE}-token"
+NAMES = (f"{RELEASE}-token", f"{RELEASE}-driver-token")
 RESOURCES = [
     {"name": "secrets", "singularName": "secret", "namespaced": True, "kind": "Secret"},
 ]
@@ -33,9 +33,8 @@ class Cluster(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.token: bytes | None = None
+        self.held: dict[tuple[str, str], bytes] = {}  # by namespace and name of the Secret
         self.key = "token"
-        self.asked: list[str] = []
         super().__init__(("127.0.0.1", 0), Handler)
 
     def answer(self, path: str) -> dict[str, Any] | None:
@@ -48,13 +47,14 @@ class Cluster(ThreadingHTTPServer):
         if path == "/api/v1":
             verbs = [{**one, "verbs": ["get", "list"]} for one in RESOURCES]
             return {"kind": "APIResourceList", "groupVersion": "v1", "resources": verbs}
-        if path == SECRET and self.token is not None:
-            return {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": f"{RELEASE}-token", "namespace": NAMESPACE},
-                "data": {self.key: base64.b64encode(self.token).decode()},
-            }
+        for (namespace, name), token in self.held.items():
+            if path == f"/api/v1/namespaces/{namespace}/secrets/{name}":
+                return {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {"name": name, "namespace": namespace},
+                    "data": {self.key: base64.b64encode(token).decode()},
+                }
         return None
 
 
@@ -63,7 +63,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        self.server.asked.append(path)
         found = self.server.answer(path)
         body = json.dumps(
             found
@@ -104,41 +103,56 @@ def asking(cluster: Cluster, folder: Path) -> tuple[str, ...]:
     return "--dry-run=server", "--kubeconfig", str(path)
 
 
-def tokens(cluster: Cluster, folder: Path, values: chart.Values) -> dict[str, bytes]:
-    """What the rendered Secrets hold, by namespace, where helm may ask the cluster."""
+def tokens(cluster: Cluster, folder: Path, values: chart.Values) -> dict[tuple[str, str], bytes]:
+    """What the rendered Secrets hold, where helm may ask the cluster, as the cluster has them."""
     objects = chart.render(values, *asking(cluster, folder))
     key = values.get("token", {}).get("key", "token")
     return {
-        one["metadata"]["namespace"]: base64.b64decode(one["data"][key])
+        (one["metadata"]["namespace"], one["metadata"]["name"]): base64.b64decode(one["data"][key])
         for one in of(objects, "Secret")
     }
 
 
-def test_an_upgrade_keeps_the_token(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.token = b"the-token-of-the-first-installation"
+ALL, DRIVERS = ((NAMESPACE, name) for name in NAMES)
+
+
+def test_an_upgrade_keeps_the_tokens(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.held = {ALL: b"of the first installation", DRIVERS: b"of its drivers"}
     values: chart.Values = {"drivers": {"namespaces": ["orders"]}}
     assert tokens(cluster, tmp_path, values) == {
-        NAMESPACE: cluster.token,
-        "orders": cluster.token,
+        **cluster.held,
+        ("orders", NAMES[1]): b"of its drivers",
     }
-    assert SECRET in cluster.asked
+
+
+def test_an_upgrade_leaves_what_drivers_of_an_older_release_mount(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """It had one token, with a copy for each of their namespaces; it still opens all."""
+    cluster.held = {ALL: b"all", ("orders", NAMES[0]): b"all"}
+    made = tokens(cluster, tmp_path, {"drivers": {"namespaces": ["orders", "fraud"]}})
+    assert cluster.held.items() <= made.items()
+    new = made.keys() - cluster.held.keys()
+    assert new == {(namespace, NAMES[1]) for namespace in (NAMESPACE, "orders", "fraud")}
+    (text,) = {made[one] for one in new}
+    assert len(text) == 48
 
 
 def test_two_tokens_in_the_secret_stay_two(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.token = b"new\nold\n"
-    assert tokens(cluster, tmp_path, {}) == {NAMESPACE: b"new\nold\n"}
+    cluster.held = {ALL: b"new\nold\n", DRIVERS: b"drivers' new\ndrivers' old\n"}
+    assert tokens(cluster, tmp_path, {}) == cluster.held
 
 
-def test_a_first_installation_makes_one(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_first_installation_makes_them(cluster: Cluster, tmp_path: Path) -> None:
     made = tokens(cluster, tmp_path, {})
-    assert len(made[NAMESPACE]) == 48
-    assert SECRET in cluster.asked
+    assert {one: len(text) for one, text in made.items()} == {ALL: 48, DRIVERS: 48}
+    assert len(set(made.values())) == 2
 
 
 def test_another_key_is_another_token(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.token = b"under the old key"
+    cluster.held = {ALL: b"under the old key"}
     made = tokens(cluster, tmp_path, {"token": {"key": "weir"}})
-    assert len(made[NAMESPACE]) == 48
+    assert len(made[ALL]) == 48
 
 
 GIVEN: chart.Values = {"token": {"create": False, "existingSecret": f"{RELEASE}-token"}}
@@ -181,7 +195,7 @@ def test_a_secrets_token_is_refused_where_the_agent_would_refuse_it(
         assert not taken
     else:
         assert taken
-    cluster.token = token
+    cluster.held = {ALL: token}
     said = refused(cluster, tmp_path, GIVEN)
     assert said == "" if taken else f'token: the Secret "{RELEASE}-token" holds under' in said
 
@@ -189,7 +203,7 @@ def test_a_secrets_token_is_refused_where_the_agent_would_refuse_it(
 def test_a_key_that_a_secret_does_not_have_is_told_with_those_that_it_has(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster.token, cluster.key = b"a-token", "password"
+    cluster.held, cluster.key = {ALL: b"a-token"}, "password"
     assert "set token.key to the key that has it (there are password)" in refused(
         cluster, tmp_path, GIVEN
     )
@@ -202,6 +216,6 @@ def test_a_line_end_is_refused_where_prometheus_would_send_it(
     cluster: Cluster, tmp_path: Path, values: chart.Values
 ) -> None:
     for token, sent in ((b"a-token\n", False), (b"new\nold", False), (b"a-token", True)):
-        cluster.token = token
+        cluster.held = {ALL: token}
         said = refused(cluster, tmp_path, chart.merged(values, ASKED))
         assert said == "" if sent else "config.metrics_need_token: the Secret" in said

@@ -78,6 +78,13 @@ args: [weir, agent, --config, /etc/weir/config/config.yaml]
 securityContext:
   {{- . | nindent 2 }}
 {{- end }}
+{{- if include "weir.driverSecretName" . }}
+env:
+  # Not in the file: beside a driver that an older release's template made, an older agent reads
+  # that one, and would not start with an option that it does not know.
+  - name: WEIR_EVENTS_TOKEN_FILE
+    value: /etc/weir/driver-token/{{ .Values.token.key }}
+{{- end }}
 ports:
   - name: weir
     containerPort: {{ .Values.agent.port }}
@@ -132,6 +139,11 @@ volumeMounts:
     mountPath: /etc/weir/token
     readOnly: true
   {{- end }}
+  {{- if include "weir.driverSecretName" . }}
+  - name: weir-driver-token
+    mountPath: /etc/weir/driver-token
+    readOnly: true
+  {{- end }}
   {{- if .Values.tls.secretName }}
   - name: weir-tls
     mountPath: /etc/weir/tls
@@ -163,7 +175,7 @@ scheme: HTTPS
 {{- end -}}
 
 {{/*
-Every volume but weir-state, which differs. The second argument says who may read the token: 288 is
+Every volume but weir-state, which differs. The second argument says who may read the tokens: 288 is
 0440, 292 is 0444, in decimals, since readers of YAML disagree about a leading zero.
 */}}
 {{- define "weir.volumes" -}}
@@ -176,6 +188,15 @@ Every volume but weir-state, which differs. The second argument says who may rea
 - name: weir-token
   secret:
     secretName: {{ include "weir.secretName" $root | quote }}
+    defaultMode: {{ $mode }}
+    items:
+      - key: {{ $root.Values.token.key | quote }}
+        path: {{ $root.Values.token.key | quote }}
+{{- end }}
+{{- with include "weir.driverSecretName" $root }}
+- name: weir-driver-token
+  secret:
+    secretName: {{ . | quote }}
     defaultMode: {{ $mode }}
     items:
       - key: {{ $root.Values.token.key | quote }}

@@ -25,6 +25,17 @@ each value by itself is values.schema.json's.
 {{- if and .Values.token.create .Values.token.existingSecret -}}
 {{- fail (printf "token: one is to be made and one is given: set token.create=false to use the Secret %q, or unset token.existingSecret" .Values.token.existingSecret) -}}
 {{- end -}}
+{{- if .Values.token.driverSecret -}}
+{{- if .Values.token.create -}}
+{{- fail (printf "token.driverSecret: where a token is made, so is that of the drivers: set token.create=false and token.existingSecret to use the Secret %q, or unset it" .Values.token.driverSecret) -}}
+{{- end -}}
+{{- if not .Values.token.existingSecret -}}
+{{- fail "token.driverSecret: there is no token that opens more: set token.existingSecret to a Secret that holds one" -}}
+{{- end -}}
+{{- if eq .Values.token.driverSecret .Values.token.existingSecret -}}
+{{- fail (printf "token.driverSecret and token.existingSecret are both %q, and no token opens all and events alone: name another Secret, or unset token.driverSecret" .Values.token.driverSecret) -}}
+{{- end -}}
+{{- end -}}
 {{- if and $shared (not (has .Values.agent.host (list "0.0.0.0" "::"))) -}}
 {{- fail (printf "agent.host is %s, where no driver of another pod reaches it: set agent.host=0.0.0.0 (or ::), or mode=sidecar" .Values.agent.host) -}}
 {{- end -}}

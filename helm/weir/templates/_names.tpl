@@ -41,6 +41,15 @@ weir.agent/instance: {{ .Release.Name | quote }}
 {{- default (printf "%s-token" (include "weir.fullname" .)) .Values.token.existingSecret -}}
 {{- end -}}
 
+{{/* The Secret with the token that opens events alone; empty where drivers have the one that opens all. */}}
+{{- define "weir.driverSecretName" -}}
+{{- if .Values.token.create -}}
+{{- printf "%s-driver-token" (include "weir.fullname" .) -}}
+{{- else -}}
+{{- default "" .Values.token.driverSecret -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "weir.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "weir.fullname" .) .Values.serviceAccount.name -}}

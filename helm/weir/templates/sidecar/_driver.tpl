@@ -102,7 +102,7 @@ spec:
       {{- if or .Values.sidecar.listener .Values.sidecar.plugin (eq (include "weir.hasToken" .) "true") }}
       volumeMounts:
         {{- if eq (include "weir.hasToken" .) "true" }}
-        - name: weir-token
+        - name: {{ ternary "weir-driver-token" "weir-token" (not (empty (include "weir.driverSecretName" .))) }}
           mountPath: /etc/weir/token
           readOnly: true
         {{- end }}
@@ -117,7 +117,7 @@ spec:
         {{- end }}
       {{- end }}
   volumes:
-    {{- /* Two users read the token here, Spark's and the agent's, and nobody else is in the pod. */}}
+    {{- /* Two users read a token here, Spark's and the agent's, and nobody else is in the pod. */}}
     {{- include "weir.volumes" (list . 292) | nindent 4 }}
     - name: weir-state
       {{- if .Values.sidecar.existingClaim }}
