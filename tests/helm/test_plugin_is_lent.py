@@ -26,8 +26,8 @@ pytestmark = [
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    """The agent's container of mode sidecar."""
-    made = Running(container("sidecar-loopback"), tmp_path / "agent")
+    """The agent's container of mode sidecar; what goes through its doors has the drivers' token."""
+    made = Running(container("sidecar"), tmp_path / "agent")
     try:
         made.start()
         made.wait()
@@ -73,7 +73,8 @@ def test_a_job_with_the_charts_conf_is_regulated(running: Running, bench: Bench)
     address = running.address
 
     def query() -> dict[str, Any] | None:
-        told = running.http.get(f"{address}/v1/queries").json()["queries"]
+        shown = {"authorization": f"Bearer {running.token()}"}
+        told = running.http.get(f"{address}/v1/queries", headers=shown).json()["queries"]
         return next((one for one in told if one["sources"]), None)
 
     assert until(query, "the query", telling=lambda: job.err)["control"] == "live"
