@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import socket
 import subprocess
 import threading
@@ -430,6 +431,27 @@ def test_a_driver_of_no_named_user_does_not_make_the_agent_root() -> None:
     context = chart.agent_container(pod)["securityContext"]
     assert "runAsUser" not in context
     assert context["runAsNonRoot"] is True
+
+
+def test_the_agent_may_read_what_is_mounted_for_it_with_a_group_or_without() -> None:
+    """No umask and no owner helps: the kubelet makes these files root's, and of the pod's group."""
+    everybody: chart.Values = {"podSecurityContext": {"fsGroup": None}}
+    for values, mode in (({}, 0o440), (everybody, 0o444), ({"podSecurityContext": None}, 0o444)):
+        objects = chart.render(chart.merged(MATRIX["shared-tls"], values))
+        volumes = only(objects, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
+        modes = [one["secret"]["defaultMode"] for one in volumes if "secret" in one]
+        assert modes == [mode, mode]
+
+
+def test_the_agent_gets_the_group_that_reads_event_logs_as_the_docs_say() -> None:
+    page = (chart.ROOT / "docs" / "event-logs.md").read_text("utf-8")
+    (said,) = re.findall(r"```sh\n(--set-json 'config.*?)```", page, re.DOTALL)
+    objects = chart.render({}, *shlex.split(said.replace("\\\n", " ")))
+    pod = only(objects, "StatefulSet")["spec"]["template"]
+    assert pod["spec"]["securityContext"]["supplementalGroups"] == [185]
+    assert pod["spec"]["securityContext"]["fsGroup"] == 10001
+    assert chart.agent_container(pod)["volumeMounts"][-1]["mountPath"] == "/logs"
+    assert errors(only(objects, "StatefulSet"), minors()[-1]) == []
 
 
 def test_a_platform_that_gives_out_user_ids_can_take_ours_away() -> None:
