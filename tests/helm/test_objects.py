@@ -440,7 +440,7 @@ def test_the_agent_may_read_what_is_mounted_for_it_with_a_group_or_without() -> 
         objects = chart.render(chart.merged(MATRIX["shared-tls"], values))
         volumes = only(objects, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
         modes = [one["secret"]["defaultMode"] for one in volumes if "secret" in one]
-        assert modes == [mode, mode]
+        assert modes == [mode] * 3  # two tokens, and the certificate
 
 
 def test_the_agent_gets_the_group_that_reads_event_logs_as_the_docs_say() -> None:

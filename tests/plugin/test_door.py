@@ -28,6 +28,7 @@ from agent.service.doors import AGAIN_SECONDS, MOST_AGAIN_SECONDS, Doors
 from agent.service.run import _bind, _doors
 from spark_listener import door
 from spark_listener.beyond import DONE, LOST, REFUSED
+from tests.lacking import program
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -381,10 +382,9 @@ def test_the_folder_by_default_is_where_java_puts_the_plugins(
     assert found.name == f"weir-{pwd.getpwuid(os.geteuid()).pw_name}"
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="java is missing")
 def test_java_itself_says_so() -> None:
     done = subprocess.run(
-        ["java", "-XshowSettings:properties", "-version"],
+        [program("java"), "-XshowSettings:properties", "-version"],
         capture_output=True,
         text=True,
         timeout=60,
