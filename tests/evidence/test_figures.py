@@ -61,7 +61,7 @@ def record(**changes: Any) -> Record:
     ]
     end = {"begun": BEGUN, "fed": BEGUN + 20, "over": BEGUN + 21}
     executors = [{"id": "0", "added": BEGUN - 9, "removed": None, "cores": 1}]
-    made = Record({}, {}, arrivals, batches, executors, [], {}, end)
+    made = Record({"target_rows": 80}, {}, arrivals, batches, executors, [], {}, end)
     for key, value in changes.items():
         setattr(made, key, value)
     return made
@@ -78,6 +78,12 @@ def test_waits_and_the_time_without_a_result_count_only_while_rows_wait() -> Non
     assert found.dropped_rows == 3
     assert found.longest_batch_seconds == pytest.approx(6)
     assert (found.batches, found.failures, found.rows_left) == (3, 0, 0)
+
+
+def test_a_full_batch_holds_half_of_a_targets_rows() -> None:
+    assert figures(record()).full_batch_seconds == 5.0  # of 4 s and of 6 s, 40 rows each
+    assert figures(record(run={"target_rows": 40})).full_batch_seconds == 4.0  # 20 rows too
+    assert figures(record(run={"target_rows": 81})).full_batch_seconds is None
 
 
 def test_rows_that_wait_in_vain_are_time_without_a_result() -> None:

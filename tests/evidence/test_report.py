@@ -65,6 +65,19 @@ ROWS = [
 LATE = {("weir", 2), ("dynamic", 1)}
 
 
+def test_a_fixed_limit_whose_batches_are_shorter_than_they_are_called_is_told() -> None:
+    def told(fixed: float | None) -> str:
+        full = {"weir": 5.4, "fixed-1": fixed}
+        return report.page([row(arm, 1, 5.0, 9.0, full_batch_seconds=full[arm]) for arm in full])
+
+    said = "A full batch took {} s under a fixed limit, batches of 1 target and 5.4 s under Weir"
+    assert said.format("4.4") in told(4.4)
+    assert "shorter than they are called" in told(4.4)
+    assert said.format("5.3") in told(5.3)
+    assert "shorter than they are called" not in told(5.3)
+    assert "A full batch took" not in told(None)
+
+
 def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> None:
     page = report.page(report.of_csv(report.to_csv(ROWS)))
     assert "**15 runs, 3 seeds, in 1 series**, begun 2026-11-24 UTC." in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 import re
+import statistics
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -51,6 +52,7 @@ class Figures:
     batches: int
     longest_batch_seconds: float
     executor_seconds: float
+    full_batch_seconds: float | None  # median of those of half a target's rows or more; None: none
 
 
 class Came:
@@ -164,7 +166,17 @@ def figures(record: Record) -> Figures:
         batches=len(measured),
         longest_batch_seconds=max(batch.end - batch.begin for batch in measured),
         executor_seconds=seconds,
+        full_batch_seconds=full_batch_seconds(measured, record.run["target_rows"]),
     )
+
+
+def full_batch_seconds(batches: Sequence[Batch], target_rows: float) -> float | None:
+    """The median of those that hold at least half of what is expected to take the target.
+
+    What limits do is seen there alone: smaller batches took all that waited.
+    """
+    full = [one.end - one.begin for one in batches if one.rows >= target_rows / 2]
+    return statistics.median(full) if full else None
 
 
 def read_again(told: Sequence[dict[str, Any]], batches: Sequence[Batch]) -> int:

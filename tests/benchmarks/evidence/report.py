@@ -64,12 +64,13 @@ COLOURS: Final = {
 
 @dataclass(frozen=True)
 class Column:
-    """A figure: how it is headed and written, and whether less of it is better."""
+    """A figure: how it is headed and written, whether less of it is better, or neither is."""
 
     name: str
     head: str
     write: Callable[[float], str]
     less: bool = True
+    judged: bool = True
 
 
 def _seconds(value: float) -> str:
@@ -82,6 +83,7 @@ def _count(value: float) -> str:
 
 COLUMNS: Final = (
     Column("longest_without_result_seconds", "longest time without a result, s", _seconds),
+    Column("full_batch_seconds", "a full batch takes, s", _seconds, judged=False),
     Column("wait_p50_seconds", "half of the rows wait up to, s", _seconds),
     Column("wait_p99_seconds", "99 % of the rows wait up to, s", _seconds),
     Column("read_again_rows", "rows read again after the stop", _count),
@@ -95,7 +97,9 @@ COLUMNS: Final = (
 #: What each part of a run took, in cores busy; None in runs from before that was kept.
 CORES: Final = ("query_cores", "broker_cores", "feeder_cores", "weir_cores")
 #: What runs from before it was kept do not have: of the cores, over so many seconds.
-OPTIONAL: Final = (*CORES, "over_seconds")
+OPTIONAL: Final = (*CORES, "over_seconds", "full_batch_seconds")
+#: Of some series the column stands without figures, as nothing is known there.
+NOT_ALWAYS_KEPT: Final = ("processor_seconds", "full_batch_seconds")
 
 Row = dict[str, Any]
 _TEXT: Final = ("series", "query", "trace", "arm", "processor", "spark", "results_sha256")
@@ -134,7 +138,10 @@ def row_of(record: Record, figures: Figures, series: str) -> Row:
 
 def figure(row: Row, name: str) -> float | None:
     """A column's figure of a run; None where it was not kept."""
-    return cost(row) if name == "processor_seconds" else float(row[name])
+    if name == "processor_seconds":
+        return cost(row)
+    value = row[name]
+    return None if value is None else float(value)
 
 
 def cost(row: Row) -> float | None:
@@ -442,7 +449,7 @@ class Workload:
     def cells(self, column: Column) -> list[str]:
         """Of each way its median, bold where it is the best: see ``_best``."""
         values = [self.median(arm, column.name) for _, arm in self.arms()]
-        best = self._best(values, column)
+        best = self._best(values, column) if column.judged else None
         told = ["-" if value is None else column.write(value) for value in values]
         return [f"**{one}**" if place == best else one for place, one in enumerate(told)]
 
@@ -552,7 +559,7 @@ def page(rows: Sequence[Row], broken: Sequence[Row] = (), drawn: Row | None = No
         parts += [*_in_short(rows), _noise(pairs), _verdict(rows), PICTURE]
         if drawn is not None:
             parts.append(_course(drawn, rows))
-        parts += [*_took(rows), "## Each workload\n", TABLES]
+        parts += [*_full_batches(rows), *_took(rows), "## Each workload\n", TABLES]
         parts += [_table(one, names(rows)) for one in workloads(rows)]
         parts.append(_same_results(rows))
     if earlier:
@@ -652,7 +659,10 @@ METHOD: Final = f"""\
 - **Figures**: *without a result* counts only while rows wait; where batches are short, the
   longest is that of the batch that comes again at the restart, when executors load their state,
   in every way and by luck. A row *waits* from when it came to Kafka until the batch that holds it
-  has ended; each row is followed by its offset. *Read again*: rows of a batch that was planned
+  has ended; each row is followed by its offset. *A full batch*: the median of those that hold at
+  least half of what is expected to take the target. It tells whether a fixed limit really is what
+  it is called: where its batches are shorter than Weir's, which are as long as is wanted, so is
+  its time without a result. *Read again*: rows of a batch that was planned
   and not committed at the stop. *Executor-seconds*: of all executors that were there, idle or
   not. *Processor-seconds*: user and system time of the driver, executors, Master and Workers, of
   the broker, of what brings the rows, and of Weir's agent with what it starts, from the first
@@ -713,6 +723,35 @@ def _machine(rows: Sequence[Row]) -> str:
             "are for comparing within a seed only."
         )
     return told + "\n"
+
+
+def _full_batches(rows: Sequence[Row]) -> list[str]:
+    """Of pairs with a fixed limit: whether its batches are as long as Weir's, where that was kept.
+
+    Its size follows from what is measured before the first run, Weir's from the batches.
+    """
+    column = Column("full_batch_seconds", "", _seconds)
+    pairs = [
+        pair
+        for one in workloads(rows, ("fixed", "weir"))
+        if (arm := dict(one.arms()).get("fixed")) is not None
+        for pair in one.pairs(arm, column.name)
+    ]
+    if not pairs:
+        return []
+    mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    told = (
+        f"A full batch took {column.write(other)} s under {names(rows)['fixed']} and "
+        f"{column.write(mine)} s under Weir, where {rows[0]['target_seconds']:g} s are wanted: "
+        f"medians of the pairs of which that was kept, {len(pairs)} so far."
+    )
+    if compare(other, mine, less=True) > 0:
+        told += (
+            " What was measured before the first run makes the fixed limit's batches shorter than "
+            "they are called, and with them the time until the one that comes again at the restart "
+            "has ended."
+        )
+    return [told + "\n"]
 
 
 def _took(rows: Sequence[Row]) -> list[str]:
@@ -928,7 +967,7 @@ def _verdict(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for kind in ("configured", "fixed", "dynamic"):
-        judged = ((column, _judged(rows, kind, column)) for column in COLUMNS)
+        judged = ((one, _judged(rows, kind, one)) for one in COLUMNS if one.judged)
         parts += [
             f"| {names(rows)[kind]} | {one.head} | {' | '.join(told.cells())} |"
             for one, told in judged
@@ -1065,7 +1104,7 @@ def _table(workload: Workload, named: dict[str, str]) -> str:
         column.head
         for column in COLUMNS
         if not any(figure(row, column.name) for _, arm in wide.arms() for row in wide.of(arm))
-        and column.name != "processor_seconds"
+        and column.name not in NOT_ALWAYS_KEPT
     ]
     if absent:
         lines.append(f"\nIn no run: {', '.join(absent)}.")
@@ -1083,10 +1122,13 @@ def _medians(workload: Workload, named: dict[str, str]) -> list[str]:
         for column in COLUMNS
         if any(figure(row, column.name) for _, arm in arms for row in workload.of(arm))
     ]
-    cells = [workload.cells(column) for column in columns]
+    told_of = [(column, workload.cells(column)) for column in columns]
+    # Kept by another series alone.
+    told_of = [(column, cells) for column, cells in told_of if set(cells) != {"-"}]
+    cells = [cells for _, cells in told_of]
     lines = [
-        f"| | {' | '.join(column.head for column in columns)} |",
-        "|---|" + "---|" * len(columns),
+        f"| | {' | '.join(column.head for column, _ in told_of)} |",
+        "|---|" + "---|" * len(told_of),
     ]
     for (kind, arm), *told in zip(arms, *cells, strict=True):
         name = named[kind]
