@@ -443,7 +443,9 @@ class _Watched:
 
     def next_look(self, rests_until: float) -> float:
         """When to look again; the first time at once, of which the thread rests afterwards."""
-        return max(self.due, rests_until) if self.looked else self.due
+        if not self.looked:
+            return self.due
+        return max(self.due, min(rests_until, self.due + MOST_REST_SECONDS))
 
 
 @dataclass

@@ -17,7 +17,7 @@ def to_send(text: str) -> str:
     While a token is being replaced the agent takes each line. Raises ValueError, which says why.
     """
     lines = list(filter(None, map(str.strip, text.split("\n"))))
-    token = next((line for line in lines if not line.startswith(DIGEST_PREFIX)), "")
+    token = next((line for line in lines if not line.lower().startswith(DIGEST_PREFIX)), "")
     if not lines:
         raise ValueError("is empty")
     if not token:

@@ -147,6 +147,7 @@ class Clock(msgspec.Struct):
     origin: float | None = None  # as last told by the present run
     set_seconds: float = 0.0  # added to what the driver's clock says: by what it was set back
     last_event_time: float | None = None
+    driver: str = ""  # whose clock: its listener's instance, where that tells its origin
 
     def hear(
         self, said: float, now: float, *, origin: float | None, same_run: bool, may_be_old: bool

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 #: Between two looks at logs that were put aside: has one grown?
 LOOK_AGAIN_SECONDS: Final = 60.0
 #: A look into the directories may take one part in so many of the time, or one with 100,000 logs
-#: would cost a core: 5 %, so that what takes half a second is done every ten.
+#: would cost a core: 5 %, so that what takes half a second is done every ten, and what takes three
+#: or more once a minute.
 FIND_PARTS: Final = 20
 #: Of a turn, for whether logs that are not followed were written to: those that are have their
 #: pulse in time (a pulse is 5 s, and who has none for 15 s is silent).
@@ -140,8 +141,9 @@ class EventLogs:
         now = self._clock()
         if now >= self._find_time:
             await self._find(now)
-            took = self._clock() - now
-            self._find_time = now + took * FIND_PARTS
+            ended = self._clock()
+            # One that hung, or slept with its machine, keeps new logs unseen no longer than that.
+            self._find_time = ended + min((ended - now) * (FIND_PARTS - 1), LOOK_AGAIN_SECONDS)
         await self._consider_waiting()
         self._tell_behind()
         self._runs.see_all(self._keeper.fleet.runs())

@@ -251,9 +251,12 @@ class Timers:
                 )
 
     def _tokens_again(self, now: float) -> None:
-        for tokens in (self._tokens, self._events_tokens):
+        for key, tokens in (
+            ("token_file", self._tokens),
+            ("events_token_file", self._events_tokens),
+        ):
             if tokens is not None:
-                self._reload(tokens, now)
+                self._reload(key, tokens, now)
         if self._tokens and self._events_tokens and self._tokens.overlap(self._events_tokens):
             self._rarely.warn(
                 _log.warning,
@@ -264,12 +267,12 @@ class Timers:
                 events_file=self._events_tokens.path,
             )
 
-    def _reload(self, tokens: Tokens, now: float) -> None:
+    def _reload(self, key: str, tokens: Tokens, now: float) -> None:
         try:
             if tokens.reload():
                 _log.info("the token file has changed: its tokens hold now", file=tokens.path)
         except TokenFileError as error:
-            what = "the token file is unusable: the last tokens hold"
+            what = f"{key} is unusable: the last tokens hold"
             self._rarely.warn(_log.warning, what, now, cause=error)
 
     def _take_samples(self) -> None:

@@ -143,7 +143,7 @@ class Cluster:
         self.sequence = 0
         self.random = random.Random(7)
 
-    def send(self, name: str, kind: str, time: float, **more: Any) -> None:
+    def send(self, name: str, kind: str, time: float, *, driver: str = "", **more: Any) -> None:
         self.sequence += 1
         # Without a pool each query stands in an application of its own.
         application = "shared" if self.pooled else name
@@ -152,7 +152,7 @@ class Cluster:
         typed = decode_event(event, self.sequence)
         request = Request(
             Application(id=application, name=application, spark_version=""),
-            Listener(instance=application),
+            Listener(instance=application + driver),
             [(0, typed)],
             [],
         )
@@ -351,3 +351,27 @@ def test_queries_of_one_driver_see_each_other_whatever_its_clock_was_set_by(step
         for time, name in enumerate("abcd", start=now):
             tell(name, "idle", float(time))
             assert seen() == {"a": 3, "b": 3, "c": 3, "d": 3}
+
+
+def test_a_second_attempt_on_another_machine_does_not_count_who_ran_on_the_first() -> None:
+    """It has the application's id, and a clock that began at another time."""
+    cluster = Cluster(pooled=True, spells={})
+
+    def tell(name: str, kind: str, time: float, up_seconds: float, **more: Any) -> None:
+        more["clock_origin"] = 1e9 - up_seconds
+        cluster.send(name, kind, time, driver=str(up_seconds), **more)
+
+    def seen() -> dict[str, int]:
+        beside = cluster.fleet._pools.beside
+        found = {query.key[1]: beside(query) for query in cluster.fleet._roster}
+        return {name: 0 if one is None else one.count for name, one in found.items()}
+
+    start = {"body": {"trigger": "ProcessingTimeTrigger(0)", "control": "live"}}
+    for name in "abc":
+        tell(name, "started", 1.0, 5e6, **start)
+    assert seen() == {"a": 2, "b": 2, "c": 2}
+    for name in "abd":
+        run = {"body": {**start["body"], "runId": f"again-{name}"}}
+        tell(name, "started", 40.0, 1000.0, **run)
+    found = seen()
+    assert (found["a"], found["b"], found["d"]) == (2, 2, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -442,3 +443,26 @@ def test_storage_that_does_not_answer_keeps_other_directories_waiting_for_minute
     assert other.looks[1] - other.looks[0] == pytest.approx(600.001, abs=1e-6)
     assert len(hung.looks) == 1, "it has its share, and no more"
     assert len(other.looks) > 1000
+
+
+def test_a_query_that_starts_over_and_over_leaves_no_other_directory_unseen(
+    clock: Clockwork,
+) -> None:
+    """The first look of each start is at once, and would else move the others' for ever."""
+    watcher = FileWatcher(
+        pause_seconds=2.0, max_entries=10, list_directories=True, complaints=Complaints()
+    )
+    watcher._changed = cast("threading.Condition", clock)
+    steady = Slow(clock, 0.05, LOCAL_SHARE)
+    watcher._watched["steady", 0] = _Watched(steady, due=clock.now)
+    end, start = clock.now + 2 * 3600.0, clock.now
+    while clock.now < end:
+        if clock.now >= start:
+            watcher._watched["again", 0] = _Watched(Slow(clock, 4.0, LOCAL_SHARE), due=clock.now)
+            start += 300.0
+        due = watcher._next_due()
+        if due is not None:
+            watcher._list(due)
+    apart = [after - before for before, after in itertools.pairwise(steady.looks)]
+    assert len(apart) > 5
+    assert max(apart) < 900.0

@@ -534,6 +534,21 @@ def test_a_directory_of_very_many_logs_takes_a_twentieth_of_the_time_to_look_int
     assert 9 <= len(looks) <= 11
 
 
+def test_a_look_into_directories_that_hung_keeps_new_logs_unseen_for_a_minute_more(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def hangs(directory: Path) -> list[event_log.Log]:
+        looks.append(watch.now)
+        watch.now += 600.0 if len(looks) == 1 else 0.0
+        return event_log.find_logs(directory)
+
+    monkeypatch.setattr(event_logs, "find_logs", hangs)
+    watch.pass_time(700.0, step=1.0)
+    assert looks[1] - looks[0] == pytest.approx(660.0, abs=2.0)
+
+
 def test_a_driver_has_its_pulse_while_very_many_old_logs_are_asked_for_what_is_new(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -440,6 +440,7 @@ def test_wrong_values_are_refused_by_the_schema(values: Values, says: list[str])
 OF_A_CLUSTER = [
     "tls.caKey: the Secret ",
     "token: the Secret ",
+    "token: the Secrets ",
     "config.metrics_need_token: the Secret ",
 ]
 

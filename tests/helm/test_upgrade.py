@@ -219,3 +219,14 @@ def test_a_line_end_is_refused_where_prometheus_would_send_it(
         cluster.held = {ALL: token}
         said = refused(cluster, tmp_path, chart.merged(values, ASKED))
         assert said == "" if sent else "config.metrics_need_token: the Secret" in said
+
+
+def test_the_drivers_secret_is_looked_at_too(cluster: Cluster, tmp_path: Path) -> None:
+    values = chart.merged(GIVEN, {"token": {"driverSecret": NAMES[1]}})
+    cluster.held = {ALL: b"all\n", DRIVERS: b"events\n"}
+    assert refused(cluster, tmp_path, values) == ""
+    cluster.held = {ALL: b"all", DRIVERS: b""}
+    assert f'token: the Secret "{NAMES[1]}" holds under' in refused(cluster, tmp_path, values)
+    cluster.held = {ALL: b"old\nall", DRIVERS: b"events\r\nall\r\n"}
+    said = refused(cluster, tmp_path, values)
+    assert f'token: the Secrets "{NAMES[0]}" and "{NAMES[1]}" hold the same token' in said

@@ -133,6 +133,7 @@ class _Said(msgspec.Struct):
     """What the events of one request have led to so far."""
 
     lines: bool
+    instance: str  # of the listener
     of_log: bool = False  # read from an event log: what it tells may be long past
     batches: list[tuple[Key, Point]] = []
     judged: list[Judgement] = []
@@ -171,7 +172,8 @@ class Fleet:
         Without ``lines`` nothing is told per event (``Receipt.judged``), which costs less.
         """
         sender = self._sender(request, now)
-        said = _Said(lines, request.listener.instance.startswith(LOG_INSTANCE))
+        instance = request.listener.instance
+        said = _Said(lines, instance, instance.startswith(LOG_INSTANCE))
         refused = list(request.refused)
         accepted = 0
         acknowledged = sender.last_sequence
@@ -347,6 +349,7 @@ class Fleet:
             same_run=not begins,
             may_be_old=said.of_log,
         )
+        query.clock.driver = "" if event.clock_origin is None else said.instance
         if query.clock.set_seconds < set_seconds:
             # Set forward, or its machine slept: nobody can tell, and rows come while one does.
             query.watched.lateness.slept(query.sources, time)

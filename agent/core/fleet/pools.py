@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Pools:
-    """By application.
+    """By application, of each driver apart.
 
     Worked out by the times of events alone, so that a replay decides alike, and from what is saved
     alone, so that an agent that was restarted does. Those times are of a clock that all queries of
@@ -53,15 +53,14 @@ class Pools:
 
     def forget(self, application_ids: set[str]) -> None:
         """Their members have changed: anew with the next question."""
-        for application_id in application_ids:
-            for steady in (True, False):
-                self._pools.pop((application_id, steady), None)
+        for clock in [clock for clock in self._pools if clock[0] in application_ids]:
+            del self._pools[clock]
 
 
-# An application, and whether its times are of a clock that is never set. Times of the two kinds
-# cannot be compared: a query of an event log and one of a listener don't see each other.
-_Clock = tuple[str, bool]
+# An application, and which of its drivers, whose clocks began at times that nobody can compare: a
+# second attempt has the same id on another machine. "" of all that tell no such time.
+_Clock = tuple[str, str]
 
 
 def _clock(query: Query) -> _Clock:
-    return query.run.application_id, query.clock.origin is not None
+    return query.run.application_id, query.clock.driver

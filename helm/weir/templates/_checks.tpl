@@ -140,17 +140,34 @@ What the cluster's Secret holds, where it is there already. Agent and drivers le
 a token, and Prometheus sends all of it: Go's client refuses a header with a line end in it.
 */}}
 {{- define "weir.checkToken" -}}
-{{- $name := include "weir.secretName" . -}}
-{{- $secret := lookup "v1" "Secret" .Release.Namespace $name -}}
+{{- $main := include "weir.secretName" . -}}
+{{- $drivers := include "weir.driverSecretName" . -}}
+{{- $lines := dict -}}
+{{- range $name := compact (list $main $drivers) -}}
+{{- $secret := lookup "v1" "Secret" $.Release.Namespace $name -}}
 {{- $data := default dict (default dict $secret).data -}}
-{{- $text := index $data .Values.token.key | default "" | b64dec -}}
-{{- if and $secret (or $text (not .Values.token.create)) -}}
+{{- $text := index $data $.Values.token.key | default "" | b64dec -}}
+{{- if and $secret (or $text (not $.Values.token.create)) -}}
 {{- if not (regexMatch `^\s*[!-~][ -~\s]*$` $text) -}}
-{{- fail (printf "token: the Secret %q holds under %q none that the agent takes, which is printable ASCII: put one there, or set token.key to the key that has it (there are %s)" $name .Values.token.key (keys $data | sortAlpha | join ", " | default "none")) -}}
+{{- fail (printf "token: the Secret %q holds under %q none that the agent takes, which is printable ASCII: put one there, or set token.key to the key that has it (there are %s)" $name $.Values.token.key (keys $data | sortAlpha | join ", " | default "none")) -}}
 {{- end -}}
-{{- if and .Values.monitor.enabled .Values.config.metrics_need_token (regexMatch `[\r\n]` $text) -}}
-{{- fail (printf "config.metrics_need_token: the Secret %q holds a line end, with which Prometheus could not send the token: write it without one (printf, not echo), or set config.metrics_need_token=false" $name) -}}
+{{- $own := list -}}
+{{- range $line := regexSplit `[\r\n]+` $text -1 -}}
+{{- $own = append $own (trim $line) -}}
 {{- end -}}
+{{- $_ := set $lines $name (compact $own) -}}
+{{- end -}}
+{{- end -}}
+{{- range $line := index $lines $main -}}
+{{- if has $line (default list (index $lines $drivers)) -}}
+{{- fail (printf "token: the Secrets %q and %q hold the same token, and no token opens all and events alone: put another one into the latter" $main $drivers) -}}
+{{- end -}}
+{{- end -}}
+{{- $text := join "\n" (default list (index $lines $main)) -}}
+{{- $secret := lookup "v1" "Secret" .Release.Namespace $main -}}
+{{- $raw := index (default dict (default dict $secret).data) .Values.token.key | default "" | b64dec -}}
+{{- if and $text .Values.monitor.enabled .Values.config.metrics_need_token (regexMatch `[\r\n]` $raw) -}}
+{{- fail (printf "config.metrics_need_token: the Secret %q holds a line end, with which Prometheus could not send the token: write it without one (printf, not echo), or set config.metrics_need_token=false" $main) -}}
 {{- end -}}
 {{- end -}}
 
