@@ -102,9 +102,10 @@ lint() {
 
 # By file, as a file's tests share what is started, in the order of the files: the longest are in the
 # first. More at a time than there are cores, as most wait: for programs, triggers,
-# retention and time-outs. Each at a time on Spark takes about 1.5 GB.
+# retention and time-outs, and use a quarter of the time or less. Each at a time on Spark takes
+# about 1.5 GB.
 by_file="--dist loadfile --no-loadscope-reorder"
-many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2)) $by_file"
+many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 3)) $by_file"
 
 # The files that have tests of a kind: with them alone each process has little to collect.
 # tests/conftest.py sees to it that none is marked elsewhere.
@@ -140,7 +141,7 @@ run_rest() {
   # shellcheck disable=SC2046
   stage "slow tests in a browser" tests "$rest/browser" "slow and not course and browser and not spark" -n 2 $(marked browser)
   # shellcheck disable=SC2046,SC2086
-  stage "slow tests on real Spark" tests "$rest/spark" "slow and not course and spark" -n 2 $by_file $(marked spark)
+  stage "slow tests on real Spark" tests "$rest/spark" "slow and not course and spark" -n 3 $by_file $(marked spark)
   # shellcheck disable=SC2086
   stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$rest"
 }
