@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_TOKEN_FILE_BYTES: Final = 64 * 1024
 #: Two challenges: programs take the first, browsers the second.
 CHALLENGES: Final = (b'Bearer realm="weir"', b'Basic realm="weir", charset="UTF-8"')
-_DIGEST: Final = re.compile(DIGEST_PREFIX.encode() + rb"([0-9a-fA-F]{64})", re.IGNORECASE)
+_DIGEST: Final = re.compile(DIGEST_PREFIX.encode() + rb"([0-9a-f]{64})", re.IGNORECASE)
 #: Told to who comes with a driver's token for more than a driver does.
 EVENTS_ALONE: Final = f"this token opens {EVENTS_PATH} alone: give one of those in token_file"
 

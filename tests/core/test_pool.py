@@ -161,6 +161,12 @@ class Cluster:
             if grant.limit is not None:
                 self.limits[grant.id.removeprefix("id-")] = grant.limit
 
+    def seen(self) -> dict[str, int]:
+        """Of each query, how many it sees beside it."""
+        beside = self.fleet._pools.beside
+        found = {query.key[1]: beside(query) for query in self.fleet._roster}
+        return {name: 0 if one is None else one.count for name, one in found.items()}
+
     def run(self, until: float) -> None:
         waiting: list[tuple[float, str, str, Any]] = []
         number = dict.fromkeys(self.spells, 0)
@@ -334,15 +340,10 @@ def test_queries_of_one_driver_see_each_other_whatever_its_clock_was_set_by(step
         more["clock_origin"] = 1e9 - 4321.0 + ahead
         cluster.send(name, kind, time + ahead, **more)
 
-    def seen() -> dict[str, int]:
-        beside = cluster.fleet._pools.beside
-        found = {query.key[1]: beside(query) for query in cluster.fleet._roster}
-        return {name: 0 if one is None else one.count for name, one in found.items()}
-
     start = {"body": {"trigger": "ProcessingTimeTrigger(0)", "control": "live"}}
     for time, name in enumerate("abc"):
         tell(name, "started", float(time), **start)
-    assert seen() == {"a": 2, "b": 2, "c": 2}
+    assert cluster.seen() == {"a": 2, "b": 2, "c": 2}
     ahead = step
     for time, name in enumerate("abc", start=3):
         tell(name, "idle", float(time))
@@ -350,7 +351,7 @@ def test_queries_of_one_driver_see_each_other_whatever_its_clock_was_set_by(step
     for now in range(7, 40, 4):  # longer than one may be silent
         for time, name in enumerate("abcd", start=now):
             tell(name, "idle", float(time))
-            assert seen() == {"a": 3, "b": 3, "c": 3, "d": 3}
+            assert cluster.seen() == {"a": 3, "b": 3, "c": 3, "d": 3}
 
 
 def test_a_second_attempt_on_another_machine_does_not_count_who_ran_on_the_first() -> None:
@@ -361,17 +362,12 @@ def test_a_second_attempt_on_another_machine_does_not_count_who_ran_on_the_first
         more["clock_origin"] = 1e9 - up_seconds
         cluster.send(name, kind, time, driver=str(up_seconds), **more)
 
-    def seen() -> dict[str, int]:
-        beside = cluster.fleet._pools.beside
-        found = {query.key[1]: beside(query) for query in cluster.fleet._roster}
-        return {name: 0 if one is None else one.count for name, one in found.items()}
-
     start = {"body": {"trigger": "ProcessingTimeTrigger(0)", "control": "live"}}
     for name in "abc":
         tell(name, "started", 1.0, 5e6, **start)
-    assert seen() == {"a": 2, "b": 2, "c": 2}
+    assert cluster.seen() == {"a": 2, "b": 2, "c": 2}
     for name in "abd":
         run = {"body": {**start["body"], "runId": f"again-{name}"}}
         tell(name, "started", 40.0, 1000.0, **run)
-    found = seen()
+    found = cluster.seen()
     assert (found["a"], found["b"], found["d"]) == (2, 2, 2)

@@ -396,12 +396,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clockwork:
     return clock
 
 
-def played(clock: Clockwork, directories: Sequence[Slow], seconds: float) -> None:
-    """The watcher's thread, for so long."""
+def watcher_of(clock: Clockwork) -> FileWatcher:
     watcher = FileWatcher(
         pause_seconds=2.0, max_entries=10, list_directories=True, complaints=Complaints()
     )
     watcher._changed = cast("threading.Condition", clock)
+    return watcher
+
+
+def played(clock: Clockwork, directories: Sequence[Slow], seconds: float) -> None:
+    """The watcher's thread, for so long."""
+    watcher = watcher_of(clock)
     for at, one in enumerate(directories):
         watcher._watched["r", at] = _Watched(one, due=clock.now)
     end = clock.now + seconds
@@ -449,10 +454,7 @@ def test_a_query_that_starts_over_and_over_leaves_no_other_directory_unseen(
     clock: Clockwork,
 ) -> None:
     """The first look of each start is at once, and would else move the others' for ever."""
-    watcher = FileWatcher(
-        pause_seconds=2.0, max_entries=10, list_directories=True, complaints=Complaints()
-    )
-    watcher._changed = cast("threading.Condition", clock)
+    watcher = watcher_of(clock)
     steady = Slow(clock, 0.05, LOCAL_SHARE)
     watcher._watched["steady", 0] = _Watched(steady, due=clock.now)
     end, start = clock.now + 2 * 3600.0, clock.now

@@ -519,17 +519,25 @@ def test_a_step_of_a_log_that_rolls_costs_the_same_however_many_queries_there_ar
     assert costs[1] == costs[0]
 
 
-def test_a_directory_of_very_many_logs_takes_a_twentieth_of_the_time_to_look_into(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def looks_that_take(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, *, first: float, others: float
+) -> list[float]:
+    """So many seconds each, into the directories; when each began."""
     looks: list[float] = []
 
     def slow(directory: Path) -> list[event_log.Log]:
         looks.append(watch.now)
-        watch.now += 2.0
+        watch.now += first if len(looks) == 1 else others
         return event_log.find_logs(directory)
 
     monkeypatch.setattr(event_logs, "find_logs", slow)
+    return looks
+
+
+def test_a_directory_of_very_many_logs_takes_a_twentieth_of_the_time_to_look_into(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = looks_that_take(watch, monkeypatch, first=2.0, others=2.0)
     watch.pass_time(400.0, step=1.0)
     assert 9 <= len(looks) <= 11
 
@@ -537,14 +545,7 @@ def test_a_directory_of_very_many_logs_takes_a_twentieth_of_the_time_to_look_int
 def test_a_look_into_directories_that_hung_keeps_new_logs_unseen_for_a_minute_more(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[float] = []
-
-    def hangs(directory: Path) -> list[event_log.Log]:
-        looks.append(watch.now)
-        watch.now += 600.0 if len(looks) == 1 else 0.0
-        return event_log.find_logs(directory)
-
-    monkeypatch.setattr(event_logs, "find_logs", hangs)
+    looks = looks_that_take(watch, monkeypatch, first=600.0, others=0.0)
     watch.pass_time(700.0, step=1.0)
     assert looks[1] - looks[0] == pytest.approx(660.0, abs=2.0)
 

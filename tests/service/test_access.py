@@ -147,18 +147,22 @@ def test_a_token_in_both_files_opens_the_less(tmp_path: Path) -> None:
     gate.admit({b"authorization": b"Bearer all"}, "10.0.0.9")
 
 
-def test_a_token_that_comes_to_be_in_both_files_is_told(tmp_path: Path) -> None:
-    tokens, events = (tmp_path / name for name in ("token", "events"))
-    tokens.write_text("all")
-    events.write_text("events")
-    timers = Timers(
+def timers_of(tokens: Path, events_tokens: Path) -> Timers:
+    return Timers(
         cast("Service", None),
         tokens=Tokens(tokens),
-        events_tokens=Tokens(events),
+        events_tokens=Tokens(events_tokens),
         certificate=None,
         driver_process="off",
         clock=Clock(),
     )
+
+
+def test_a_token_that_comes_to_be_in_both_files_is_told(tmp_path: Path) -> None:
+    tokens, events = (tmp_path / name for name in ("token", "events"))
+    tokens.write_text("all")
+    events.write_text("events")
+    timers = timers_of(tokens, events)
     with structlog.testing.capture_logs() as told:
         timers._files()
         assert told == []
@@ -174,14 +178,7 @@ def test_of_two_files_that_cannot_be_read_both_are_told(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("token", "events")]
     for path in paths:
         path.write_text(path.name)
-    timers = Timers(
-        cast("Service", None),
-        tokens=Tokens(paths[0]),
-        events_tokens=Tokens(paths[1]),
-        certificate=None,
-        driver_process="off",
-        clock=Clock(),
-    )
+    timers = timers_of(paths[0], paths[1])
     for path in paths:
         path.unlink()
     with structlog.testing.capture_logs() as told:

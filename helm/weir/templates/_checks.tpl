@@ -136,7 +136,7 @@ each value by itself is values.schema.json's.
 {{- end -}}
 
 {{/*
-What the cluster's Secret holds, where it is there already. Agent and drivers leave out what is blank around
+What the cluster's Secrets hold, where they are there already. Agent and drivers leave out what is blank around
 a token, and Prometheus sends all of it: Go's client refuses a header with a line end in it.
 */}}
 {{- define "weir.checkToken" -}}
@@ -151,6 +151,9 @@ a token, and Prometheus sends all of it: Go's client refuses a header with a lin
 {{- if not (regexMatch `^\s*[!-~][ -~\s]*$` $text) -}}
 {{- fail (printf "token: the Secret %q holds under %q none that the agent takes, which is printable ASCII: put one there, or set token.key to the key that has it (there are %s)" $name $.Values.token.key (keys $data | sortAlpha | join ", " | default "none")) -}}
 {{- end -}}
+{{- if and (eq $name $main) $.Values.monitor.enabled $.Values.config.metrics_need_token (regexMatch `[\r\n]` $text) -}}
+{{- fail (printf "config.metrics_need_token: the Secret %q holds a line end, with which Prometheus could not send the token: write it without one (printf, not echo), or set config.metrics_need_token=false" $name) -}}
+{{- end -}}
 {{- $own := list -}}
 {{- range $line := regexSplit `[\r\n]+` $text -1 -}}
 {{- $own = append $own (trim $line) -}}
@@ -162,12 +165,6 @@ a token, and Prometheus sends all of it: Go's client refuses a header with a lin
 {{- if has $line (default list (index $lines $drivers)) -}}
 {{- fail (printf "token: the Secrets %q and %q hold the same token, and no token opens all and events alone: put another one into the latter" $main $drivers) -}}
 {{- end -}}
-{{- end -}}
-{{- $text := join "\n" (default list (index $lines $main)) -}}
-{{- $secret := lookup "v1" "Secret" .Release.Namespace $main -}}
-{{- $raw := index (default dict (default dict $secret).data) .Values.token.key | default "" | b64dec -}}
-{{- if and $text .Values.monitor.enabled .Values.config.metrics_need_token (regexMatch `[\r\n]` $raw) -}}
-{{- fail (printf "config.metrics_need_token: the Secret %q holds a line end, with which Prometheus could not send the token: write it without one (printf, not echo), or set config.metrics_need_token=false" $main) -}}
 {{- end -}}
 {{- end -}}
 

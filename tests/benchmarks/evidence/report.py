@@ -81,9 +81,10 @@ def _count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+FULL_BATCH: Final = Column("full_batch_seconds", "a full batch takes, s", _seconds, judged=False)
 COLUMNS: Final = (
     Column("longest_without_result_seconds", "longest time without a result, s", _seconds),
-    Column("full_batch_seconds", "a full batch takes, s", _seconds, judged=False),
+    FULL_BATCH,
     Column("wait_p50_seconds", "half of the rows wait up to, s", _seconds),
     Column("wait_p99_seconds", "99 % of the rows wait up to, s", _seconds),
     Column("read_again_rows", "rows read again after the stop", _count),
@@ -730,19 +731,18 @@ def _full_batches(rows: Sequence[Row]) -> list[str]:
 
     Its size follows from what is measured before the first run, Weir's from the batches.
     """
-    column = Column("full_batch_seconds", "", _seconds)
     pairs = [
         pair
         for one in workloads(rows, ("fixed", "weir"))
         if (arm := dict(one.arms()).get("fixed")) is not None
-        for pair in one.pairs(arm, column.name)
+        for pair in one.pairs(arm, FULL_BATCH.name)
     ]
     if not pairs:
         return []
     mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
     told = (
-        f"A full batch took {column.write(other)} s under {names(rows)['fixed']} and "
-        f"{column.write(mine)} s under Weir, where {rows[0]['target_seconds']:g} s are wanted: "
+        f"A full batch took {FULL_BATCH.write(other)} s under {names(rows)['fixed']} and "
+        f"{FULL_BATCH.write(mine)} s under Weir, where {rows[0]['target_seconds']:g} s are wanted: "
         f"medians of the pairs of which that was kept, {len(pairs)} so far."
     )
     if compare(other, mine, less=True) > 0:
