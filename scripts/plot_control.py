@@ -82,7 +82,7 @@ PLOTS: Final[dict[str, tuple[str, str, tuple[ControllerName, ...], dict[str, Any
 
 def points(scenario: Scenario, name: ControllerName, what: str) -> list[tuple[float, float]]:
     """(second, value) of a run."""
-    noise = plant.Noise(scenario.noise_sigma, SEED)
+    noise = plant.Noise.of(scenario, SEED)
     trace = plant.run(scenario, noise, controller_of(name, scenario))
     if what == "seconds":
         return [(a.start_seconds, a.seconds) for a in trace.attempts]

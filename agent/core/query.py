@@ -325,6 +325,7 @@ class Sizing(msgspec.Struct):
     company: float | None = None  # of batches running, in which the cost was learned
     wanted_share: float = 0.0  # of its cycle that its next batches would run
     reason: str = "hold:missing"
+    leaves_band: bool = False  # as the last batch let expect, a full one would be too long
     target_feasible: bool | None = None
     required_capacity_ratio: float | None = None
     capacity_short_since_time: float | None = None  # it is above 1

@@ -1,9 +1,9 @@
 """The synthetic plant: one streaming query whose batches cost what a scenario says.
 
 A batch of n rows takes ``(c0 + n / mu * (1 + n / congestion)) * exp(N(-sigma^2 / 2, sigma))``, with
-c0 and mu of the second it starts. A limit decided from batch k acts on batch k + 2. Rows arrive
-evenly between the points of the series. A batch that has not ended when the scenario does is not
-counted; its rows are backlog.
+c0 and mu of the second it starts; some stall for a while beside. A limit decided from batch k acts
+on batch k + 2. Rows arrive evenly between the points of the series. A batch that has not ended when
+the scenario does is not counted; its rows are backlog.
 
 With executors, a batch runs on those that are there when it starts. A number decided from batch k
 is asked for when batch k + 1 ends, or with the next heartbeat where none runs, as a driver does it.
@@ -22,7 +22,7 @@ from agent.simulation.crew import Crew, Ran
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from agent.simulation.scenario import Scenario, Series
+    from agent.simulation.scenario import Scenario, Series, Stalls
 
 #: Beyond this, in seconds, no clock tells one poll from the next.
 NEVER_SECONDS: Final = 1e12
@@ -102,12 +102,24 @@ class Scales(Protocol):
 
 
 class Noise:
-    """The factors exp(N(-sigma^2/2, sigma)) of the attempts in order: the same for every run."""
+    """What chance adds to the attempts, in order: the same for every run.
 
-    def __init__(self, sigma: float, seed: int) -> None:
+    The factors exp(N(-sigma^2/2, sigma)), and the seconds of those that stall.
+    """
+
+    def __init__(self, sigma: float, seed: int, stalls: Stalls | None = None) -> None:
         self._sigma = sigma
         self._random = random.Random(seed)  # noqa: S311 - a plant, not a secret
         self._factors: list[float] = []
+        self._stalls = stalls
+        # Of its own, so that the factors are those of the same seed without.
+        self._stalling = random.Random(f"stalls {seed}")  # noqa: S311
+        self._stalled: list[float] = []
+
+    @classmethod
+    def of(cls, scenario: Scenario, seed: int) -> Noise:
+        """The noise of a scenario."""
+        return cls(scenario.noise_sigma, seed, scenario.stalls)
 
     def factor(self, index: int) -> float:
         """The factor of one attempt. Raises TooManyBatches."""
@@ -117,6 +129,17 @@ class Noise:
                 raise TooManyBatches(f"more than {MOST_ATTEMPTS} batches")
             sigma = self._sigma
             drawn.append(math.exp(self._random.normalvariate(-sigma * sigma / 2.0, sigma)))
+        return drawn[index]
+
+    def stall_seconds(self, index: int) -> float:
+        """What one attempt takes longer, whatever it holds."""
+        stalls, drawn = self._stalls, self._stalled
+        if stalls is None or stalls.mean_seconds == 0.0:
+            return 0.0
+        while len(drawn) <= index:
+            hit = self._stalling.random() < stalls.chance
+            seconds = self._stalling.expovariate(1.0 / stalls.mean_seconds)
+            drawn.append(seconds if hit else 0.0)
         return drawn[index]
 
 
@@ -258,7 +281,7 @@ class _Run:
             driver = scenario.driver_seconds(rows, start)
             if crew is not None:
                 seconds += (seconds - driver) * (crew.slower() - 1.0)
-            seconds *= factor
+            seconds = seconds * factor + self._noise.stall_seconds(len(attempts))
             killed = timeout is not None and seconds > timeout
             if killed and timeout is not None:
                 seconds = timeout

@@ -84,7 +84,7 @@ def simulate(
 
     ``on_event`` gets each event as a driver would send it. Raises plant.TooManyBatches.
     """
-    noise = plant.Noise(scenario.noise_sigma, seed)
+    noise = plant.Noise.of(scenario, seed)
     live = Live(scenario, steer=name == "weir", on_event=on_event)
     controller: Controller
     controller = live if name == "weir" else Watched(controller_of(name, scenario), live)

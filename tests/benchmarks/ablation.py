@@ -112,7 +112,7 @@ def play(job: tuple[str, int]) -> Played:
     else:
         family = next(one for one in FAMILIES if one.scenario.name == name)
         scenario, changes = family.scenario, family.changes
-    trace = plant.run(scenario, plant.Noise(scenario.noise_sigma, seed), Live(scenario))
+    trace = plant.run(scenario, plant.Noise.of(scenario, seed), Live(scenario))
     ordered = sorted(attempt.seconds for attempt in trace.attempts)
     found = [settled(trace, at, scenario.target_seconds) or NEVER for at in changes]
     return Played(

@@ -45,6 +45,7 @@ PLAIN: Final = {
     "start-30-too-big": "the first limit is 30 times too big",
     "congestion": "large batches cost more per row",
     "heavy-noise": "noise is strong (sigma 0.5)",
+    "bursts-stalls": "bursts; of the small batches between some stall",
 }
 #: static: the fixed limit that commits most, banded: that with most batches in band; in hindsight.
 NAMES = ("weir", "static", "banded", "pid", "flip183", "oracle")
@@ -106,7 +107,7 @@ def compare(job: tuple[str, int]) -> tuple[str, int, bool, dict[str, Outcome]]:
     name, seed = job
     family = next(one for one in FAMILIES if one.scenario.name == name)
     scenario = family.scenario
-    noise = plant.Noise(scenario.noise_sigma, seed)
+    noise = plant.Noise.of(scenario, seed)
     oracle = Oracle(scenario, policy_of(scenario))
     traces: dict[str, Trace] = {"oracle": plant.run(scenario, noise, oracle)}
     p95 = summary.reference(traces["oracle"]).p95_batch_seconds

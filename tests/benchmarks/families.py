@@ -80,6 +80,19 @@ def _family(name: str, *changes: float, **fields: Any) -> Family:
     return Family(read_scenario(json.dumps({**BASE, "name": name, **fields}), name), changes)
 
 
+_STALLING: Final[dict[str, Any]] = {
+    "target_seconds": 2,
+    "fixed_cost_seconds": [[0, 0.3]],
+    "throughput_rows_per_second": [[0, 110_000]],
+    "noise_sigma": 0.08,
+    "initial_limit_rows": 200_000,
+    "arrival_rows_per_second": [
+        [at, rate]
+        for k in range(15)
+        for at, rate in ((60 * k, 15_000), (60 * k + 40, 200_000), (60 * k + 46, 15_000))
+    ],
+}
+
 FAMILIES: tuple[Family, ...] = (
     _family("steady"),
     _family("step-up", arrival_rows_per_second=[[0, 2000], [300, 6000]]),
@@ -327,4 +340,9 @@ FAMILIES: tuple[Family, ...] = (
         initial_limit_rows=1_000_000,
         arrival_rows_per_second=_burst(300, rate=10_000, seconds=60),
     ),
+    # As in the demo: small batches between bursts, and now and then one of them is slow by itself.
+    # What large ones taught of rows must outlast it.
+    _family("bursts-stalls", **_STALLING, stalls={"chance": 0.04, "mean_seconds": 0.25}),
+    _family("bursts", **_STALLING),
+    _family("drain-stalls", 0, **DRAIN, stalls={"chance": 0.04, "mean_seconds": 0.5}),
 )

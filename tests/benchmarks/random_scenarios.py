@@ -129,7 +129,7 @@ def scenario_of(number: int) -> tuple[Scenario, str]:
 def judge(number: int) -> Outcome:
     """Weir, the oracle and the best static limit on one scenario and the same noise."""
     scenario, tags = scenario_of(number)
-    noise = plant.Noise(scenario.noise_sigma, number)
+    noise = plant.Noise.of(scenario, number)
     oracle = Oracle(scenario, policy_of(scenario))
     told = plant.run(scenario, noise, oracle)
     told_p95 = summary.reference(told).p95_batch_seconds

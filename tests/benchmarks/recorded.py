@@ -105,7 +105,7 @@ def scenario_of(trace: Recording, load: float, fixed_share: float) -> Scenario:
 def run(case: Case) -> tuple[Case, dict[str, Outcome]]:
     """All controllers on one case."""
     scenario = scenario_of(recordings()[case.trace], case.load, case.fixed_share)
-    noise = plant.Noise(scenario.noise_sigma, case.seed)
+    noise = plant.Noise.of(scenario, case.seed)
     outcomes = {}
     settings = policy_of(scenario)
     if case.gain:

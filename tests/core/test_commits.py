@@ -221,7 +221,8 @@ def test_one_large_commit_among_small_ones_is_remembered_for_as_long_as_it_was()
     job.run(after)
     assert job.dropped == 0
     again = next(number for number in job.cut if number >= seen)
-    assert sum(files for _, files, _ in job.batches[seen:again]) == 9 * 40
+    # And one more: a limit that no batch reaches is lowered by the second that says so.
+    assert sum(files for _, files, _ in job.batches[seen:again]) == (9 + 1) * 40
 
 
 @pytest.mark.parametrize(("seconds", "held"), [(60.0, False), (1000.0, True)])

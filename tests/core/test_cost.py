@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 
 import msgspec
 import pytest
@@ -240,6 +241,50 @@ def test_one_slow_batch_far_beyond_what_was_seen_is_no_new_throughput() -> None:
         assert cost.doubt(2000) > 0.5 * (cost.seconds(2000) or 0.0)
 
 
+def between_bursts(share: float, seed: int) -> Cost:
+    """As in the demo: full batches in bursts, small ones of such a share of them between."""
+    cost = Cost()
+    for _ in range(3):
+        feed(cost, [round(share * FULL)] * 6 + [FULL] * 6, **BURSTS, sigma=0.06, seed=seed)
+    return cost
+
+
+FULL = 198_150
+BURSTS = {"fixed": 0.27, "throughput": 110_000.0}
+FULL_SECONDS = 0.27 + FULL / 110_000
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("stalled", "times"), [(0.2, 1.3), (0.3, 1.45), (0.5, 1.7)])
+def test_one_slow_small_batch_rewrites_little_of_what_large_ones_taught(
+    stalled: float, times: float, seed: int
+) -> None:
+    """Taken for a change of the rows' cost, or of congestion, it would say 15 to 40 times."""
+    cost = between_bursts(0.04, seed)
+    small = 0.27 + 0.04 * FULL / 110_000
+    assert not cost.learn(round(0.04 * FULL), small + stalled), "no change is told"
+    assert cost.seconds(FULL) == pytest.approx(FULL_SECONDS, rel=times - 1.0)
+    cost.learn(round(0.04 * FULL), small)
+    assert cost.seconds(FULL) == pytest.approx(FULL_SECONDS, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_that_large_batches_get_dearer_is_told_by_batches_of_a_quarter_of_them_or_more(
+    seed: int,
+) -> None:
+    for share, told in ((0.2, False), (0.35, True)):
+        cost = between_bursts(share, seed)
+        cost.learn(round(share * FULL), 2.0 * (0.27 + share * FULL / 110_000))
+        bent = [one for one in cost.bank if one.age == 0 and one.mean[2] > 1e-12]
+        assert bool(bent) is told
+
+
+def test_small_batches_that_stay_slow_are_believed() -> None:
+    cost = between_bursts(0.04, 1)
+    feed(cost, [round(0.04 * FULL)] * 4, fixed=0.6, throughput=110_000)
+    assert cost.seconds(0.04 * FULL) == pytest.approx(0.6 + 0.04 * FULL / 110_000, rel=0.1)
+
+
 def test_beyond_the_largest_size_of_late_the_doubt_grows_with_the_distance() -> None:
     cost = Cost()
     feed(cost, [1000, 5000, 2000, 8000] * 20, fixed=1.0, throughput=2000)
@@ -257,14 +302,18 @@ def test_a_change_is_heard_after_changes_whose_stories_have_come_to_agree() -> N
     Of the first change four stories are told (the fixed cost, the rows, both, congestion). Batches
     of other sizes make three of them one and the same: they may not hold the places of new ones.
     """
-    cost = Cost()
-    sizes = [70, 80, 80, 80, 70, 80, 70, 80]
-    feed(cost, [120] * 10, fixed=0.5, throughput=25.0, sigma=0.03)
-    feed(cost, [120, *sizes], fixed=0.5, throughput=8.5, sigma=0.03)
-    feed(cost, [70] * 7 + [50] * 2, fixed=3.5, throughput=8.0, sigma=0.03)
-    feed(cost, [50, 50, 60, 60], fixed=3.5, throughput=25.0, sigma=0.03)
-    assert cost.seconds(70) == pytest.approx(6.3, rel=0.2)
-    assert cost.curve.rows_in(10.0) > 95
+    told = []
+    for seed in range(0, 100, 10):  # one course of noise alone would be luck
+        cost = Cost()
+        sizes = [70, 80, 80, 80, 70, 80, 70, 80]
+        feed(cost, [120] * 10, fixed=0.5, throughput=25.0, sigma=0.03, seed=seed)
+        feed(cost, [120, *sizes], fixed=0.5, throughput=8.5, sigma=0.03, seed=seed + 1)
+        feed(cost, [70] * 7 + [50] * 2, fixed=3.5, throughput=8.0, sigma=0.03, seed=seed + 2)
+        feed(cost, [50, 50, 60, 60], fixed=3.5, throughput=25.0, sigma=0.03, seed=seed + 3)
+        told.append(cost.seconds(70) or 0.0)
+        feed(cost, [60] * 4, fixed=3.5, throughput=25.0, sigma=0.03, seed=seed + 4)
+        assert cost.seconds(70) == pytest.approx(6.3, rel=0.25)
+    assert statistics.fmean(told) == pytest.approx(6.3, rel=0.25)
 
 
 @given(

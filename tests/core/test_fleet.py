@@ -89,6 +89,25 @@ def limits_of(receipts: list[Receipt]) -> list[int | None]:
 # -- deciding -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("deadline", "lowers"), [(None, [False, True]), (8.0, [True, True])])
+def test_an_unreached_limit_is_lowered_by_the_second_batch_that_says_so_or_for_the_deadline(
+    deadline: float | None, lowers: list[bool]
+) -> None:
+    """A full batch takes 5 s; small ones take 1.1 s, and then 4: of full ones that is a guess."""
+    settings = QueryPolicy(above_configured=True, target_seconds=5.0, deadline_seconds=deadline)
+    world = World(Policy(default=settings))
+    for _ in range(3):
+        for rows, backlog in ((4000, 10**6), (100, 0)):
+            for _ in range(4):
+                seconds = 1.0 + rows / 1000
+                world.send(world.driver.progress(rows, seconds, limit=4000, backlog=backlog))
+    told = []
+    for _ in range(2):
+        world.send(world.driver.progress(100, 4.0, limit=4000, backlog=0, gap=1.0))
+        told.append((world.view().limit.next or 0) < 4000)
+    assert told == lowers
+
+
 def test_a_limited_query_is_brought_to_its_target_and_rests_there() -> None:
     world = World()
     receipts = world.batches(60, sigma=0.05)

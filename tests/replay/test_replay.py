@@ -48,7 +48,7 @@ def recorded(**changes) -> tuple[list[bytes], list[bytes], QueryPolicy]:
         on_event=lambda event: events.append(msgspec.json.encode(event)),
         on_judgement=lambda one: judged.append(msgspec.json.encode(one)),
     )
-    plant.run(scenario, plant.Noise(scenario.noise_sigma, 1), live)
+    plant.run(scenario, plant.Noise.of(scenario, 1), live)
     return events, judged, policy_of(scenario)
 
 
@@ -84,7 +84,7 @@ def test_a_replay_decides_by_an_agents_configuration_rules_included(tmp_path):
     scenario = scenario_of(**SCALED)
     events, judged = [], []
     live = Live(scenario, settings=own, on_event=events.append, on_judgement=judged.append)
-    plant.run(scenario, plant.Noise(scenario.noise_sigma, 1), live)
+    plant.run(scenario, plant.Noise.of(scenario, 1), live)
     record = tmp_path / "events.jsonl"
     record.write_bytes(b"\n".join(map(msgspec.json.encode, events)))
     config = tmp_path / "weir.yaml"

@@ -36,7 +36,7 @@ CHANGES = {
 def share(scenario, controller, seeds=range(4)) -> float:
     shares = [
         summary.in_band_share(
-            plant.run(scenario, plant.Noise(scenario.noise_sigma, seed), controller()),
+            plant.run(scenario, plant.Noise.of(scenario, seed), controller()),
             scenario.target_seconds,
         )
         or 0.0
@@ -293,3 +293,23 @@ def test_only_what_lasts_seven_targets_is_worth_batches_beyond_the_target():
     trace = plant.run(scenario, plant.Noise(0.05, 0), Live(scenario))
     first = next(a for a in trace.attempts if a.start_seconds > 300 and a.seconds > 6.5)
     assert 40.0 < first.start_seconds - 300 < 65.0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_small_batch_that_is_slow_by_itself_takes_no_limit_from_the_next_burst(seed):
+    """Bursts of twelve seconds of work a minute; of the small batches between 4 in 100 stall."""
+    scenario = scenario_of(
+        duration_seconds=600,
+        target_seconds=2,
+        fixed_cost_seconds=[[0, 0.3]],
+        throughput_rows_per_second=[[0, 110_000]],
+        noise_sigma=0.08,
+        initial_limit_rows=200_000,
+        arrival_rows_per_second=[
+            [at, rate]
+            for minute in range(10)
+            for at, rate in ((60 * minute, 15_000), (60 * minute + 46, 200_000))
+        ],
+        stalls={"chance": 0.04, "mean_seconds": 0.25},
+    )
+    assert share(scenario, lambda: Live(scenario), seeds=[seed]) > 0.93

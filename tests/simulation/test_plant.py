@@ -45,6 +45,20 @@ def test_noise_has_mean_one_and_the_given_sigma():
     assert statistics.fmean(logs) == pytest.approx(-0.125, abs=0.02)
 
 
+def test_some_batches_stall_and_all_else_is_as_without():
+    calm = run(initial_backlog_rows=10**7).attempts
+    stalls = {"chance": 0.04, "mean_seconds": 0.5}
+    scenario = scenario_of(initial_backlog_rows=10**7, duration_seconds=90_000, stalls=stalls)
+    noise = Noise.of(scenario, 1)
+    told = [noise.stall_seconds(index) for index in range(20_000)]
+    hit = [seconds for seconds in told if seconds]
+    assert len(hit) / len(told) == pytest.approx(0.04, rel=0.1)
+    assert statistics.fmean(hit) == pytest.approx(0.5, rel=0.1)
+    stalled = plant.run(scenario, noise, Static(scenario.initial_limit_rows)).attempts
+    for one, other, more in zip(calm, stalled, told, strict=False):
+        assert other.seconds == pytest.approx(one.seconds + more)
+
+
 def test_same_seed_same_run_other_seed_other_run():
     assert run(seed=5) == run(seed=5)
     assert run(seed=5) != run(seed=6)

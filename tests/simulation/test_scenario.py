@@ -126,6 +126,20 @@ def test_a_bad_value_of_executors_is_named_where_it_stands(change, field, what):
     assert what in message
 
 
+def test_stalls_are_read_and_a_bad_value_is_named_where_it_stands():
+    read = scenario_of(stalls={"chance": 0.04, "mean_seconds": 0.5}).stalls
+    assert read is not None
+    assert (read.chance, read.mean_seconds) == (0.04, 0.5)
+    assert scenario_of(stalls=None).stalls is None
+    for stalls, told in (
+        (3, "stalls: an object is needed, not the number 3"),
+        ({"chance": 1.5, "mean_seconds": 1}, "chance: from 0 to 1 is needed, not 1.5"),
+        ({"chance": 0.1}, "mean_seconds: is missing"),
+        ({"chance": 0.1, "mean_seconds": 1, "sigma": 2}, "sigma: is none of stalls' chance, mean_"),
+    ):
+        assert told in complaint(text_of(stalls=stalls))
+
+
 def test_executors_are_an_object_and_whole():
     assert "executors: an object is needed, not the number 3" in complaint(text_of(executors=3))
     missing = complaint(text_of(executors={"present": 2, "maximum": 3, "start_seconds": 1}))

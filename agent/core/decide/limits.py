@@ -388,7 +388,13 @@ def after_batch(query: Query, ended: Ended) -> None:
         sure = raised_rows(cost, present, size.rows, settings, trigger) / size.rows
     elif not probes:
         reach.before_rows = 0.0  # it is back
-    too_long = leaves_band(cost, full + _others(query), size, trigger)
+    # One batch may have been slow by itself, and what it says of far larger ones is a guess: that
+    # the limit is wrong the next one must say, too, unless such a batch would be killed.
+    before, query.sizing.leaves_band = (
+        query.sizing.leaves_band,
+        leaves_band(cost, full + _others(query), size, trigger),
+    )
+    too_long = query.sizing.leaves_band and (before or full > size.deadline_rows)
     was_long = (batch.seconds or 0.0) > BAND * max(settings.target_seconds, trigger)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows

@@ -8,9 +8,10 @@ A plant changes, and from one batch nobody knows what did. So a bank of Gaussian
 kept (Gaussian sum filter: Alspach and Sorenson 1972; multiple models: Blom and Bar-Shalom 1988),
 each one history of changes: none, or at some batch the fixed cost, the rows, or both jumped, or
 larger batches began to get dearer. With every batch each makes a Kalman step (Kalman 1960) and is
-weighed by how well it foretold the batch; the likeliest has one child per kind of change; those
-that have come to tell the same become one (mixture reduction: Salmond 1990), and the weakest are
-dropped, but never the best that knows of congestion. What is decided by is their mixture.
+weighed by how well it foretold the batch; the likeliest has one child per kind of change, and one
+by which this batch alone was slow; those that have come to tell the same become one (mixture
+reduction: Salmond 1990), and the weakest are dropped, but never the best that knows of congestion.
+What is decided by is their mixture.
 """
 
 from __future__ import annotations
@@ -30,9 +31,18 @@ CHANGE_CHANCE: Final = 0.01
 #: of it, or that larger batches get dearer.
 FIXED, ROWS, ALL, BEND = 0, 1, 2, 3
 _KINDS: Final = (FIXED, ROWS, ALL, BEND)
+#: That larger batches get dearer is told by those that hold this share of the largest of late, or
+#: more: by a small one that was slow a large one would be foretold to take a thousand seconds.
+BEND_SHARE: Final = 0.25
 #: The log weight with which a change of one kind begins; a history that is no likelier, beside the
 #: likeliest, than a change that no batch has shown yet is not kept.
 _UNHEARD: Final = math.log(CHANGE_CHANCE / len(_KINDS))
+#: How often a batch is slow by itself, for a pause or a neighbour (of small batches of real queries
+#: 2 to 8 in 100), and by about how many times the seconds that are noise in the largest batches: it
+#: was half of them to one and a half, and what is rarer still must not tell of all others. With a
+#: chance half or twice as high the same is believed.
+STALL_CHANCE: Final = 0.04
+STALL_TIMES: Final = 2.0
 #: How far every part drifts unnoticed from one batch to the next, relative: a fixed cost that grows
 #: with its state is followed, and of a calm batch (sigma 0.05) a seventh is believed. At half of it
 #: the former is not.
@@ -236,15 +246,19 @@ class Cost(msgspec.Struct):
         self.batches += 1
         bank = [_drifted(one, rows, seconds) for one in self.bank]
         best = bank[0]
-        foretold = History(best.weight, best.mean, best.covariance)
+        foretold = History(best.weight, best.mean, best.covariance, best.age)
         for one in bank:
             _update(one, rows, seconds, noise, self.largest_rows)
         if best.residual * best.residual > best.spread:
             # A batch that the likeliest history foretold within a deviation shows no change.
-            children = [_child(foretold, kind, rows, seconds) for kind in _KINDS]
+            tells_bend = rows > BEND_SHARE * self.largest_rows
+            kinds = _KINDS if tells_bend else _KINDS[:BEND]
+            children = [_child(foretold, kind, rows, seconds) for kind in kinds]
             for one in children:
                 _update(one, rows, seconds, noise, self.largest_rows)
             bank += children
+            if best.residual > 0.0:
+                bank.append(_stalled(foretold, rows, seconds, noise, self.largest_rows))
         bank.sort(key=_by_weight)
         tell_once(bank)
         if not any(one.bent for one in bank[:HISTORIES]):
@@ -467,6 +481,20 @@ def _child(one: History, kind: int, n: float, seconds: float) -> History:
         p4 += u1 * u2
         p5 += u2 * u2
     return History(one.weight + _UNHEARD, one.mean, (p0, p1, p2, p3, p4, p5), 0)
+
+
+def _stalled(one: History, n: float, seconds: float, noise: float, largest: float) -> History:
+    """The same history, if the batch was slow by itself: it tells less of the others.
+
+    What passes for noise in the largest batches hits a small one as hard in seconds, and far harder
+    in proportion.
+    """
+    c, s, d = one.mean
+    expected = _near(c + n * (s + n * d), seconds)
+    beyond = (c + largest * (s + largest * d)) / expected - 1.0
+    slow = History(one.weight + math.log(STALL_CHANCE), one.mean, one.covariance, one.age)
+    _update(slow, n, seconds, noise * (1.0 + (STALL_TIMES * beyond) ** 2), largest)
+    return slow
 
 
 def _update(one: History, n: float, seconds: float, noise: float, largest: float) -> None:
