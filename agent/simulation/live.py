@@ -104,9 +104,10 @@ class Live:
         self._beat(attempt)
         end = attempt.end_seconds
         if attempt.killed:
+            timed_out = f"batch {attempt.batch_id} timed out after {attempt.seconds:g} s"
             body = {
                 **self._ids(),
-                "exception": f"batch {attempt.batch_id} timed out after {attempt.seconds:g} s",
+                "exception": None if attempt.stopped else timed_out,
                 "errorClassOnException": None,
             }
             self._send("terminated", end, body)

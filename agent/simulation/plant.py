@@ -1,9 +1,10 @@
 """The synthetic plant: one streaming query whose batches cost what a scenario says.
 
 A batch of n rows takes ``(c0 + n / mu * (1 + n / congestion)) * exp(N(-sigma^2 / 2, sigma))``, with
-c0 and mu of the second it starts; some stall for a while beside. A limit decided from batch k acts
-on batch k + 2. Rows arrive evenly between the points of the series. A batch that has not ended when
-the scenario does is not counted; its rows are backlog.
+c0 and mu of the second it starts; some stall for a while beside. The first batch of a driver that
+just started may take longer, by the scenario's factor: so do those that come again, until one is
+through. A limit decided from batch k acts on batch k + 2. Rows arrive evenly between the points of
+the series. A batch that has not ended when the scenario does is not counted; its rows are backlog.
 
 With executors, a batch runs on those that are there when it starts. A number decided from batch k
 is asked for when batch k + 1 ends, or with the next heartbeat where none runs, as a driver does it.
@@ -49,6 +50,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     killed: bool
     replayed: bool
     ran: Ran | None = None  # on what; None where the scenario has no executors
+    stopped: bool = False  # killed, with its driver, by a rollout and not for its age
 
     @property
     def limited(self) -> bool:
@@ -83,7 +85,7 @@ class Controller(Protocol):
         """The limit last decided."""
 
     def started(self, second: float) -> None:
-        """The query starts, or starts again after it was killed."""
+        """The query starts, or starts again after it was killed or stopped."""
 
     def ended(self, attempt: Attempt) -> None:
         """An attempt ended, or was killed."""
@@ -188,6 +190,8 @@ class _Run:
         self._most_seconds = 0.0
         self._drained: float | None = None
         self._crew = None if scenario.executors is None else Crew(scenario.executors)
+        self._rollouts = list(scenario.rollout_seconds)
+        self._cold = True  # no batch has ended since the driver started
 
     def trace(self) -> Trace:
         """Everything from the first second to the last."""
@@ -203,6 +207,9 @@ class _Run:
             if there > now:
                 self._rest(now, min(there, end))
                 now, scaled = there, _wanted(controller)
+            if self._rollouts and self._rollouts[0] <= now < end:
+                now = self._restart(max(self._rollouts.pop(0), now))
+                continue
             if now >= end:
                 break
             available = self._arrived(now) - self._committed
@@ -249,6 +256,16 @@ class _Run:
             beat += HEARTBEAT_SECONDS
         self._controller.idle(now, until)
 
+    def _restart(self, second: float) -> float:
+        """The driver went; returns when the next one is there, which nobody hears of at the end."""
+        second += self._scenario.restart_seconds
+        self._cold = True
+        while self._rollouts and self._rollouts[0] <= second:
+            del self._rollouts[0]  # due while the next one starts, which it is then
+        if second < self._scenario.duration_seconds:
+            self._controller.started(second)
+        return second
+
     def _arrived(self, second: float) -> int:
         return math.floor(self._arrivals.until(second) + 1e-6)
 
@@ -282,25 +299,32 @@ class _Run:
             if crew is not None:
                 seconds += (seconds - driver) * (crew.slower() - 1.0)
             seconds = seconds * factor + self._noise.stall_seconds(len(attempts))
+            if self._cold:
+                seconds *= scenario.first_batch_times
             killed = timeout is not None and seconds > timeout
             if killed and timeout is not None:
                 seconds = timeout
+            stopped = bool(self._rollouts) and start + seconds > self._rollouts[0]
+            if stopped:
+                killed, seconds = True, self._rollouts.pop(0) - start
             if start + seconds > scenario.duration_seconds:
                 return None
             ran: Ran | None = None
             if crew is not None and executors is not None:
                 crew.move(start + seconds)
                 ran = crew.ran(executors, min(driver * factor, seconds))
-            attempt = Attempt(batch_id, rows, start, seconds, *limits, left, killed, replayed, ran)
+            attempt = Attempt(
+                batch_id, rows, start, seconds, *limits, left, killed, replayed, ran, stopped
+            )
             attempts.append(attempt)
             self._controller.ended(attempt)
             start += seconds
             if not killed:
+                self._cold = False
                 return start
-            start += scenario.restart_seconds
+            start = self._restart(start)
             if start >= scenario.duration_seconds:
                 return None
-            self._controller.started(start)
             replayed = True
 
 

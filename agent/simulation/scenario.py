@@ -103,6 +103,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     noise_sigma: float
     batch_timeout_seconds: float | None
     restart_seconds: float
+    #: By which a driver's first batch takes longer, whatever it holds: nothing is compiled yet, and
+    #: its caches are empty.
+    first_batch_times: float = 1.0
+    #: When the driver is stopped, as for a new version of the job: the batch in hand comes again.
+    rollout_seconds: tuple[float, ...] = ()
     executors: Executors | None = None
     stalls: Stalls | None = None
 
@@ -162,6 +167,8 @@ class _Reader:
             noise_sigma=self._number("noise_sigma"),
             batch_timeout_seconds=self._optional("batch_timeout_seconds"),
             restart_seconds=self._number("restart_seconds"),
+            first_batch_times=self._first_batch_times(),
+            rollout_seconds=self._rollouts(),
             executors=self._executors(),
             stalls=self._stalls(),
         )
@@ -175,6 +182,26 @@ class _Reader:
                 f"contradicts fixed_cost_seconds: no batch ever ends within {timeout:g} s",
             )
         return scenario
+
+    def _first_batch_times(self) -> float:
+        field = "first_batch_times"
+        times = self._number(field) if field in self._data else 1.0
+        if times < 1.0:
+            self._fail(field, f"a number from 1 is needed, not {times:.10g}")
+        return times
+
+    def _rollouts(self) -> tuple[float, ...]:
+        field = "rollout_seconds"
+        value = self._data.get(field, [])
+        if not isinstance(value, list):
+            self._fail(field, f"[second, ...] is needed, not {_kind(value)}")
+        found: list[float] = []
+        for index, item in enumerate(value):
+            second = self._check(f"{field}[{index}]", item)
+            if found and second <= found[-1]:
+                self._fail(f"{field}[{index}]", f"{second:.10g} is not after {found[-1]:.10g}")
+            found.append(second)
+        return tuple(found)
 
     def _executors(self) -> Executors | None:
         inner = self._inner("executors", Executors.__struct_fields__)

@@ -120,12 +120,13 @@ def summarise(
     """The summary of one run beside its two references."""
     ordered = sorted(attempt.seconds for attempt in trace.attempts)
     killed = [attempt for attempt in trace.attempts if attempt.killed]
+    late = [attempt for attempt in killed if not attempt.stopped]
     spare = SPARE_SECONDS * trace.arrived_rows / scenario.duration_seconds
     return Summary(
         controller=controller,
         seed=seed,
         batches=len(trace.attempts) - len(killed),
-        timeouts=len(killed),
+        timeouts=len(late),
         in_band_share=in_band_share(trace, scenario.target_seconds),
         p50_batch_seconds=percentile(ordered, 0.5),
         p95_batch_seconds=percentile(ordered, 0.95),
@@ -140,7 +141,7 @@ def summarise(
         oracle=oracle,
         diverged=trace.final_backlog_rows > 2 * best_static.final_backlog_rows + spare,
         spiral_first_alarm_seconds=first_alarm_seconds,
-        first_timeout_seconds=killed[0].end_seconds if killed else None,
+        first_timeout_seconds=late[0].end_seconds if late else None,
         executor_hours=executor_hours(trace),
         executor_changes=trace.executor_changes,
         most_executors=trace.most_executors,

@@ -131,7 +131,7 @@ def compare(job: tuple[str, int]) -> tuple[str, int, bool, dict[str, Outcome]]:
             p95=summary.percentile(ordered, 0.95) or 0.0,
             p99=summary.percentile(ordered, 0.99) or 0.0,
             settle=[settled(trace, at, scenario.target_seconds) for at in family.changes],
-            timeouts=sum(a.killed for a in trace.attempts),
+            timeouts=sum(a.killed and not a.stopped for a in trace.attempts),
             diverged=trace.final_backlog_rows > 2 * best.final_backlog_rows + spare,
         )
     return name, seed, oracle.always_feasible, outcomes

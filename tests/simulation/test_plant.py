@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agent.simulation import plant
 from agent.simulation.plant import Arrivals, Attempt, Noise
+from agent.simulation.run import simulate
 from agent.simulation.scenario import Series
 from agent.simulation.yardsticks import Flip183, Static
 from tests.simulation.scenarios import scenario_of
@@ -117,6 +118,77 @@ def test_a_killed_batch_comes_again_with_the_same_rows_and_new_noise():
     assert all(attempt.killed or attempt.seconds <= 6 for attempt in trace.attempts)
     committed = sum(attempt.rows for attempt in trace.attempts if not attempt.killed)
     assert trace.committed_rows == committed
+
+
+def test_the_first_batch_of_a_driver_takes_longer_until_one_is_through():
+    trace = run(
+        noise_sigma=0,
+        first_batch_times=2,
+        batch_timeout_seconds=4,
+        fixed_cost_seconds=[[0, 1]],
+        throughput_rows_per_second=[[0, 10_000], [100, 100_000]],
+        initial_backlog_rows=10**7,
+    )
+    attempts = trace.attempts
+    assert [(one.seconds, one.killed) for one in attempts[:2]] == [(4, False), (2, False)]
+    trace = run(
+        noise_sigma=0,
+        first_batch_times=2,
+        batch_timeout_seconds=3.5,
+        throughput_rows_per_second=[[0, 10_000], [100, 100_000]],
+        fixed_cost_seconds=[[0, 1]],
+        initial_backlog_rows=10**7,
+    )
+    attempts = trace.attempts
+    late = [one.killed for one in attempts]
+    through = late.index(False)  # once rows are cheaper; else it would be killed for ever
+    assert through == 3
+    assert all(late[:through])
+    assert not any(late[through:])
+    assert [one.batch_id for one in attempts[: through + 2]] == [0, 0, 0, 0, 1]
+    assert attempts[through].seconds == pytest.approx(2.2)
+    assert attempts[through + 1].seconds == pytest.approx(1.1)
+
+
+def test_a_driver_that_is_rolled_out_begins_the_batch_in_hand_again_and_cold():
+    trace = run(
+        noise_sigma=0,
+        first_batch_times=3,
+        rollout_seconds=[101, 120, 700],
+        initial_backlog_rows=10**6,
+        arrival_rows_per_second=[[0, 1000], [400, 0]],
+    )
+    (cut,) = [index for index, one in enumerate(trace.attempts) if one.stopped]
+    one, two, three = trace.attempts[cut : cut + 3]
+    assert one.killed  # nothing of it is committed
+    assert one.end_seconds == pytest.approx(101)
+    assert (two.batch_id, two.rows, two.replayed) == (one.batch_id, one.rows, True)
+    assert two.start_seconds == pytest.approx(131)  # 120 is while the driver starts
+    assert two.seconds == pytest.approx(3 * three.seconds)
+    assert three.batch_id == one.batch_id + 1
+    assert not [a for a in trace.attempts if a.killed and not a.stopped]
+    committed = sum(a.rows for a in trace.attempts if not a.killed)
+    assert trace.committed_rows == committed
+
+
+def test_a_batch_that_a_rollout_ends_is_not_timed_out():
+    scenario = scenario_of(
+        duration_seconds=120, rollout_seconds=[41], initial_backlog_rows=10**6, noise_sigma=0
+    )
+    told = simulate(scenario, "static", 1)
+    assert (told.timeouts, told.first_timeout_seconds) == (0, None)
+
+
+def test_a_rollout_while_nothing_runs_makes_the_next_batch_cold():
+    trace = run(
+        noise_sigma=0,
+        first_batch_times=3,
+        rollout_seconds=[300],
+        arrival_rows_per_second=[[0, 1000], [100, 0], [500, 1000]],
+    )
+    assert not any(one.killed for one in trace.attempts)
+    first = next(one for one in trace.attempts if one.start_seconds > 500)
+    assert first.seconds == pytest.approx(3 * (1.2 + first.rows / 10_000))
 
 
 def test_nothing_arrives_no_batch_runs():

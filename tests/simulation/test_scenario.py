@@ -59,6 +59,11 @@ def test_a_missing_field_is_named(field):
         ("noise_sigma", 50, "at most 5"),
         ("batch_timeout_seconds", 1, "contradicts fixed_cost_seconds"),
         ("restart_seconds", None, "null"),
+        ("first_batch_times", 0.9, "from 1"),
+        ("first_batch_times", None, "null"),
+        ("rollout_seconds", 5, "[second, ...] is needed, not the number 5"),
+        ("rollout_seconds", [10, 10], "10 is not after 10"),
+        ("rollout_seconds", ["x"], "the text 'x'"),
         ("name", 5, "a text"),
     ],
 )
