@@ -47,6 +47,7 @@ REASONS: Final = (
     "raise",
     "lower",
     "bound:deadline",
+    "bound:restart",
     "bound:doubt",
     "bound:throughput",
     "bound:pool",

@@ -44,6 +44,7 @@ ENDED: Final[tuple[Callable[[Query, Ended], None], ...]] = (
     measure.count,
     measure.work,
     measure.cost,
+    measure.cold,
     measure.company,
     watch.late_rows,
     watch.checkpoint,

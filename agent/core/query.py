@@ -22,6 +22,7 @@ from agent.core.judge.lag_state import LagWindow
 from agent.core.judge.lateness import Lateness
 from agent.core.judge.spiral import Spiral
 from agent.core.judgement import MODES, Decision, FailureView, Mode, OrderView, Totals
+from agent.core.measure.cold import Cold
 from agent.core.measure.cost import Cost
 from agent.core.measure.decaying import DecayingRate
 from agent.core.measure.lag_table import LagTable
@@ -321,6 +322,7 @@ class Sizing(msgspec.Struct):
     """What its batches cost, and what was decided of their size."""
 
     cost: Cost = msgspec.field(default_factory=Cost)
+    cold: Cold = msgspec.field(default_factory=Cold)
     reach: Reach = msgspec.field(default_factory=Reach)
     company: float | None = None  # of batches running, in which the cost was learned
     wanted_share: float = 0.0  # of its cycle that its next batches would run

@@ -28,6 +28,7 @@ ROOT: Final = Path(__file__).parents[2]
 FILES: Final = ("cost", "size", "step", "reach", "attention")
 _OF_SIZES: Final = (
     *(f"tests/core/test_{name}.py" for name in FILES),
+    "tests/core/test_cold.py",
     "tests/simulation/test_controllers.py",
     "tests/simulation/test_control.py",
 )
@@ -40,6 +41,7 @@ _OF_EXECUTORS: Final = ("tests/core/test_executors.py", "tests/core/test_work.py
 #: Which tests are to miss a number, by its file.
 TESTS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(FILES, _OF_SIZES),
+    "cold": ("tests/core/test_cold.py", "tests/simulation/test_rollouts.py"),
     **dict.fromkeys(("spiral", "explanations", "checkpoint", "watch", "tell"), _OF_SPIRALS),
     **dict.fromkeys(("executors", "work"), _OF_EXECUTORS),
     **dict.fromkeys(("alignment", "lag_state", "worth"), ("tests/judgement", "tests/core")),

@@ -29,6 +29,7 @@ from agent.core.decide.step import (
 from agent.core.figures import figure
 from agent.core.judgement import Decision, Mode
 from agent.core.measure import flow as measure
+from agent.core.measure.cold import cold_seconds
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Progress
@@ -239,7 +240,7 @@ def wanted_size(
         kept = 0.0 if math.isinf(present) else present
         ask = msgspec.structs.replace(ask, patient_rows=kept)
         size = size_of(cost.curve, ask, settings)
-    if pressed and size.rows > size.target_rows and size.reason != "bound:deadline":
+    if pressed and size.target_rows < size.rows < size.deadline_rows:
         size = msgspec.structs.replace(size, reason="floor:retention")
     query.sizing.target_feasible = size.feasible if capacity_known(query) else None
     return msgspec.structs.replace(size, deadband=deadband(cost, size.rows, settings))
@@ -302,6 +303,7 @@ def _ask(query: Query, settings: QueryPolicy, arriving: float | None, *, lost: b
         lost,
         aim_above(cost.curve, settings, query.run.trigger_seconds),
         cost.doubt(0.0),
+        cold=query.sizing.cold.expected(cost),
         ends=measure.looks_once(query),
         sure_rows=interval_rows(cost, settings, query.run.trigger_seconds),
     )
@@ -589,6 +591,9 @@ def _explain(query: Query, batch: Progress, size: Size, *, changed: bool) -> str
         f"wants {figure(size.rows)} rows",
     ]
     arrival = query.arrival_rows()
+    if size.reason == "bound:restart":
+        seconds = cold_seconds(cost.seconds(size.rows) or 0.0, query.sizing.cold.expected(cost))
+        parts.append(f"a driver that just started takes {figure(seconds)} s for them")
     if size.reason == "floor:stability" and arrival is not None:
         parts.append(f"{figure(arrival)} rows arrive per second")
     if size.reason == "floor:retention":

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.measure.cold import warm_within
+
 if TYPE_CHECKING:
     from agent.core.measure.cost import Curve
     from agent.core.policy import QueryPolicy
@@ -42,6 +44,10 @@ BARE_MARGIN: Final = 0.03
 MOST_FIXED_COSTS: Final = 20.0
 #: Quantile of the noise that must stay below the deadline's share, in sigmas: one batch in fifty.
 DEADLINE_SIGMAS: Final = 2.0
+#: For the first batch of a driver that may come no batch is made shorter than so many fixed costs:
+#: half of the time is spent on rows then, and where a start takes nearly all of the deadline fewer
+#: rows would save next to nothing.
+ROOM_FIXED_COSTS: Final = 2.0
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +65,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     ends: bool = False  # its run reads what there was as it began: that is waited for, no batch
     sure_rows: float = 0.0  # that surely fit the trigger interval and the deadline
     pressed: bool = False  # what arrives so fast is deleted where it is not read in time
+    cold: float = 0.0  # what a driver's first batch takes beside, see ``measure/cold.py``
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
@@ -87,19 +94,26 @@ def allowed_seconds(policy: QueryPolicy, sigma: float) -> float:
     return policy.deadline_share * policy.deadline_seconds / math.exp(DEADLINE_SIGMAS * sigma)
 
 
-def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:
+def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float, cold: float = 0.0) -> float:
     """The most rows whose batch keeps the deadline under noise; inf without a deadline.
 
     Where the fixed cost alone is too long for that, fewer rows save nothing more, and a row a batch
     would starve the query: a batch that is hardly longer than an empty one remains, and one that
     still ends before the deadline where any does.
+
+    On a driver that just started, where it may come again, it takes longer by ``cold``, and keeps
+    not its share but the deadline itself: a share of it is left for that anyway.
     """
     if policy.deadline_seconds is None:
         return math.inf
+    allowed = allowed_seconds(policy, sigma)
+    if cold > 0.0:
+        room = warm_within(allowed / policy.deadline_share, cold)
+        allowed = min(allowed, max(room, ROOM_FIXED_COSTS * curve.fixed))
     hardly = curve.fixed * (1.0 + LEAST_SHARE)
     if curve.fixed < policy.deadline_seconds:
         hardly = min(hardly, (curve.fixed + policy.deadline_seconds) / 2.0)
-    return curve.rows_in(max(allowed_seconds(policy, sigma), hardly))
+    return curve.rows_in(max(allowed, hardly))
 
 
 def patience_seconds(policy: QueryPolicy, trigger_seconds: float) -> float:
@@ -130,7 +144,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     paying = rows_in(stretch_fixed_costs(policy.stretch_gain) * fixed)
     # As much as c0 may well be: batches of one size do not tell it, larger ones will.
     longest = max(rows_in(MOST_FIXED_COSTS * (fixed + ask.fixed_doubt)), near)
-    deadline = deadline_rows(curve, policy, ask.sigma)
+    deadline = deadline_rows(curve, policy, ask.sigma, ask.cold)
     stable: float | None = None
     ratio: float | None = None
     needed = largest = 0.0
@@ -174,7 +188,8 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     if free > rows:
         rows, reason = free, "floor:trigger"
     if deadline < rows:
-        rows, reason = deadline, "bound:deadline"
+        warm = deadline_rows(curve, policy, ask.sigma)
+        rows, reason = deadline, "bound:restart" if deadline < warm else "bound:deadline"
         feasible = feasible and deadline >= near
     rows = max(rows, 1.0)
     return Size(rows, reason, feasible, 0.0, max(deadline, 1.0), near, stable, ratio, largest)

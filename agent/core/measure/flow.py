@@ -222,6 +222,18 @@ def cost(query: Query, ended: Ended) -> None:
     ended.changed = learned.learn(float(batch.rows), batch.seconds, ended.settings.target_seconds)
 
 
+def cold(query: Query, ended: Ended) -> None:
+    """Takes in how much longer than a warm one the first batch of its run took.
+
+    One that ran before under another run counts as any other: those are what it is about. One with
+    its rows or time missing tells nothing, nor does one that read rows as they came.
+    """
+    batch, run, sizing = ended.batch, query.run, query.sizing
+    if batch.rows and batch.seconds and not run.as_they_come:
+        rows = float(batch.rows)
+        sizing.cold.observe(run.run_id, run.application_id, rows, batch.seconds, sizing.cost)
+
+
 def company(query: Query, ended: Ended) -> None:
     """In how many batches beside it, itself one of them, the cost was learned."""
     if ended.beside is not None:

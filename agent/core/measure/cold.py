@@ -1,0 +1,108 @@
+"""Cold: how much longer the first batch of a driver takes than the same rows once it is warm.
+
+A driver that just started has compiled nothing, its caches are empty, and its executors may be on
+their way. Where it was stopped in a batch, that batch comes again first, with the rows that an
+earlier run planned: no limit makes it smaller. What a warm driver ends in time a cold one may not;
+it is killed, and the next driver is as cold. So there must be room for that when it is planned.
+
+Each run's first batch that read rows is held against what is believed of batches of its size: with
+the batches after it, which say so where not the start was slow but the query is slower now.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from agent.core.measure.cost import Cost
+
+#: A start takes some seconds whatever the batch, for classes and code, and makes the batch itself
+#: slower, as no code is compiled. Both are as much in a warm batch of so many seconds: four queries
+#: of NEXMark on a standalone cluster (Spark 4.2) took 8 s and, of each second, 2 more.
+EVEN_SECONDS: Final = 4.0
+#: Batches behind the belief before a first batch is held against it: of fewer the fixed cost is
+#: still a guess, and those of a new driver are half cold themselves.
+SURE_BATCHES: Final = 8
+#: ... and up to so many times as large as the largest seen of late: what came while no driver ran
+#: may be far more, and of that nothing is known.
+SEEN_TIMES: Final = 2.0
+#: What a warm batch may take as well tells of no start: of them one in fifty takes longer, as many
+#: deviations of the noise as the deadline leaves room for anyway.
+NOISE_SIGMAS: Final = 2.0
+#: Batches of its run after which that is settled: by then a slower query is believed, and Java is
+#: warm, which takes it a minute and a half. What changes later says nothing of the start.
+SETTLED_BATCHES: Final = 32
+#: The most of late counts, as one lucky start says nothing of the next. It fades by this with each
+#: driver that shows less: after three it is half, if images are smaller or executors come at once.
+FADE: Final = 0.8
+
+
+class Cold(msgspec.Struct):
+    """What first batches showed; plain numbers, so that it can be saved."""
+
+    extra: float = 0.0  # of a first batch, see ``extra_of``: the most of late
+    run_id: str = ""  # whose first batch was seen last
+    application_id: str = ""  # and in which; another one is a driver that is cold
+    anew: bool = False  # whether that run was the first in its application
+    rows: float = 0.0  # of that batch, while it is not settled; 0: none
+    seconds: float = 0.0
+    batches: int = 0  # of its run that read rows, with it
+
+    def observe(
+        self, run_id: str, application_id: str, rows: float, seconds: float, cost: Cost
+    ) -> None:
+        """Takes in a batch that read rows, with its run and that one's application.
+
+        ``cost`` has learned from it, where it is one to learn from.
+        """
+        if run_id != self.run_id:
+            self.settle(cost)  # of a run that ended early
+            self.anew = application_id != self.application_id
+            self.run_id, self.application_id = run_id, application_id
+            self.rows, self.seconds, self.batches = rows, seconds, 0
+        self.batches += 1
+        if self.batches == SETTLED_BATCHES:
+            self.settle(cost)
+
+    def settle(self, cost: Cost) -> None:
+        """Holds the first batch against what is believed now, for good."""
+        told = self._told(cost)
+        if told is not None:
+            # A query that starts again in a driver that is warm says nothing of cold ones.
+            self.extra = max(told, FADE * self.extra if self.anew else self.extra)
+        self.rows = self.seconds = 0.0
+
+    def expected(self, cost: Cost) -> float:
+        """What the next driver's first batch may well take beside, see ``extra_of``."""
+        return max(self.extra, self._told(cost) or 0.0)
+
+    def _told(self, cost: Cost) -> float | None:
+        """What the first batch shows; None where there is none, or nothing to hold it against."""
+        seen = 0.0 < self.rows <= SEEN_TIMES * cost.largest_rows
+        if cost.batches < SURE_BATCHES or not seen:
+            return None
+        warm = cost.seconds(self.rows) or 0.0
+        if self.seconds <= warm * math.exp(NOISE_SIGMAS * cost.cautious_sigma):
+            return 0.0
+        return extra_of(warm, self.seconds)
+
+
+def extra_of(warm_seconds: float, cold_seconds: float) -> float:
+    """What a first batch takes beside, for each second of a warm one and of those of a start."""
+    return max(cold_seconds - warm_seconds, 0.0) / (warm_seconds + EVEN_SECONDS)
+
+
+def cold_seconds(warm_seconds: float, extra: float) -> float:
+    """What a batch takes as the first of a driver."""
+    return warm_seconds + extra * (warm_seconds + EVEN_SECONDS)
+
+
+def warm_within(cold_seconds: float, extra: float) -> float:
+    """What a warm batch may take so that, as a driver's first, it takes no longer than so long.
+
+    Below 0 where the start alone does.
+    """
+    return (cold_seconds - extra * EVEN_SECONDS) / (1.0 + extra)
