@@ -6,13 +6,15 @@ tells what each batch took, and the times of ``offsets/N`` and ``commits/N`` how
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
 from agent.checkpoint.soundness import admitted
-from agent.core.decide.size import allowed_seconds, deadline_rows
+from agent.core.decide.size import DEADLINE_SIGMAS, allowed_seconds, deadline_rows
+from agent.core.measure.cold import UNSEEN, cold_seconds
 from agent.core.measure.cost import PRIOR_SIGMA, Cost, Curve
 from agent.core.policy import QueryPolicy
 
@@ -225,12 +227,17 @@ def _within(
     curve: Curve, policy: QueryPolicy, sigma: float, deadline_seconds: float
 ) -> tuple[float, str]:
     """The most of a batch, and what that follows from, so that a reader can do the sum."""
-    seconds = allowed_seconds(policy, sigma)
-    within = f"{policy.deadline_share:.0%} of the {deadline_seconds:g} s"
-    said = f"a batch is meant to take {seconds:.3g} s, which its noise may take to {within}"
-    if curve.rows_in(seconds) < 1:
+    rows = deadline_rows(curve, policy, sigma, UNSEEN)
+    seconds = curve.seconds(rows)
+    first = cold_seconds(seconds, UNSEEN)
+    noisy = first * math.exp(DEADLINE_SIGMAS * sigma)
+    said = (
+        f"a batch is meant to take {seconds:.3g} s and, as the first of a driver, {first:.3g} s, "
+        f"which its noise may take to {noisy:.3g} of the {deadline_seconds:g} s"
+    )
+    if curve.rows_in(allowed_seconds(policy, sigma)) < 1:
         said += NOT_ONE
-    return deadline_rows(curve, policy, sigma), said
+    return rows, said
 
 
 def _amount(

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: slower, as no code is compiled. Both are as much in a warm batch of so many seconds: four queries
 #: of NEXMark on a standalone cluster (Spark 4.2) took 8 s and, of each second, 2 more.
 EVEN_SECONDS: Final = 4.0
+#: What a first batch takes beside where no start was seen and one is sure to come: twice its time
+#: and four seconds. Of three queries on a real Spark it was recorded as 0.2 to 0.9, of NEXMark's 2.
+UNSEEN: Final = 1.0
 #: Batches behind the belief before a first batch is held against it: of fewer the fixed cost is
 #: still a guess, and those of a new driver are half cold themselves.
 SURE_BATCHES: Final = 8
