@@ -26,7 +26,14 @@ from tests.benchmarks.evidence.__main__ import (
     order,
     run_of,
 )
-from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS, BrokenError, Run, machine
+from tests.benchmarks.evidence.run import (
+    LOAD,
+    TARGET_SECONDS,
+    BrokenError,
+    Run,
+    corrected,
+    machine,
+)
 from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
 from tests.evidence.test_figures import record
@@ -48,6 +55,18 @@ def test_all_of_a_seed_comes_before_the_next_and_its_arms_in_an_order_of_its_own
     assert all(sorted(arms) == sorted(ARMS) for arms in of_one.values())
     assert len({tuple(arms) for arms in of_one.values()}) == 3
     assert runs == list(order(WORKLOADS, list(ARMS), range(1, 4))), "the same when it goes on"
+
+
+def test_full_batches_in_a_row_say_what_takes_the_target() -> None:
+    """By lumps 5 s hold 900 rows; batches of 900 one after the other took 4.1 s."""
+    lumps = Capacity(fixed_seconds=0.5, rows_per_second=200.0)
+    found = corrected(lumps, 900, [4.0, 9.0, 4.1, 4.2, 4.1])
+    assert found.fixed_seconds == 0.5
+    assert found.rows_per_second == pytest.approx(900 / 3.6)
+    with pytest.raises(ValueError, match="no batch took its limit"):
+        corrected(lumps, 900, [])
+    with pytest.raises(ValueError, match="too busy"):
+        corrected(lumps, 900, [0.4])
 
 
 def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:

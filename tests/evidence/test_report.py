@@ -394,6 +394,19 @@ def test_losses_stand_in_short_as_wins_do() -> None:
     assert "In short" not in report.page([one for one in ROWS if one["seed"] < 3])
 
 
+def test_a_way_against_itself_tells_the_noise_and_stands_in_no_table() -> None:
+    pair = [row("configured", 1, 10.0, 20.0), row("weir", 1, 5.0, 20.0)]
+    before = report.page(pair)
+    told = report.page([*pair, row("again", 1, 12.0, 20.4)])
+    assert "No series of a way against itself" in before
+    assert "No series of a way against itself" not in told
+    assert "in 1 pairs of as configured with as configured" in told
+    assert "is 1.20 to 1.20 times as long, and differs by more than 5% in 1" in told
+    assert "is 1.02 to 1.02 times as long, and differs by more than 5% in 0" in told
+    assert told.split("## Each workload")[1] == before.split("## Each workload")[1]
+    assert "**2 runs" in told
+
+
 def test_that_equal_is_a_convention_is_told_with_what_is_known_of_noise() -> None:
     page = report.page(ROWS)
     assert "No series of a way against itself (A/A) has been run yet" in page

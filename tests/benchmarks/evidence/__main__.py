@@ -72,6 +72,7 @@ class Arm:
 
 ARMS: Final = {
     "configured": Arm(),
+    report.AGAIN: Arm(),
     "weir": Arm(agent=()),
     **{f"fixed-{limit:g}": Arm(limit=limit) for limit in FIXED},
     "dynamic": Arm(settings=(("spark.dynamicAllocation.enabled", "true"),)),
@@ -275,7 +276,12 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=ROOT / ".evidence", help="of all runs")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where the page goes")
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), metavar="QUERY/TRACE")
-    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument(
+        "--arms",
+        nargs="+",
+        default=[arm for arm in ARMS if arm != report.AGAIN],
+        choices=list(ARMS),
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=1, help="goes on where others ended")
     parser.add_argument("--seconds", type=float, default=120.0, help="in which a trace is played")

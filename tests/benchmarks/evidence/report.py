@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
 #: Above this the machine did something else when a run began, and its times are worth less.
 BUSY_SHARE: Final = 0.1
-#: Two figures this close are told as equal: a convention. How far two runs of the same way lie
-#: apart has not been measured.
+#: As configured once more, with the same rows: what lies between is noise (A/A). In no table.
+AGAIN: Final = "again"
+#: Two figures this close are told as equal: a convention.
 EQUAL: Final = 0.05
 #: Of fewer seeds no figure is told as the best: a median of two is their mean, of one its luck.
 LEAST_SEEDS: Final = 3
@@ -550,14 +551,15 @@ def page(rows: Sequence[Row], broken: Sequence[Row] = (), drawn: Row | None = No
     None: there is no picture of which it is known.
     """
     parts = [INTRODUCTION]
-    every = rows
+    twice = rows
+    every = rows = [row for row in rows if row["arm"] != AGAIN]
     pairs = comparable(every)
     rows, earlier = parted(pairs)
     if earlier and not rows:
         rows, earlier = earlier, []
     if rows:
         parts += [_machine(rows), *_left_out(drawn_of(every), rows), _ended(every, broken)]
-        parts += [*_in_short(rows), _noise(pairs), _verdict(rows), PICTURE]
+        parts += [*_in_short(rows), _noise(pairs, _twice(twice)), _verdict(rows), PICTURE]
         if drawn is not None:
             parts.append(_course(drawn, rows))
         parts += [*_full_batches(rows), *_took(rows), "## Each workload\n", TABLES]
@@ -639,7 +641,9 @@ METHOD: Final = f"""\
   Their mean is a share, the *load*, of what batches of the target's length digest on the machine,
   as measured before the first run, so that a burst is the same trouble on any machine. Series
   until 2026-11-26 measured it while Java was still warming up: it digests up to twice as much
-  later. A recording of up to {MOST_BINS} bins is played whole: there the seeds of a workload have
+  later. Until 2026-11-29 it was measured by lumps alone, each waiting for its trigger; since then
+  by batches that take a limit one after the other, which take 12 to 30 % less. A recording of up to
+  {MOST_BINS} bins is played whole: there the seeds of a workload have
   one curve of arrivals, and differ in rows, in keys and in when the query is stopped, no more. Of a
   longer one each seed draws {MOST_BINS} bins. Which it is stands above each table.
 - **Cluster**: Spark's Master and two Workers, each a process of its own, an executor of one core on
@@ -672,9 +676,9 @@ METHOD: Final = f"""\
   as long again had passed as the trace took, two minutes at least.
 - **Seeds** are paired and ways interleaved: all ways of a seed, in an order that it draws, before
   the next seed.
-- **Noise** has not been measured: no way has been run against itself (A/A). The {EQUAL:.0%} within
-  which figures are told as equal are a convention, and so is that of fewer than {LEAST_SEEDS} seeds
-  none is told as the best.
+- **Noise**: what a way that is run against itself (A/A) tells of it stands above, or that none was.
+  The {EQUAL:.0%} within which figures are told as equal are a convention, and so is that of fewer
+  than {LEAST_SEEDS} seeds none is told as the best.
 - **A run that comes to no end**, since its job ended, or its warm-up was not read, or the agent did
   not get to it, or somebody stopped it, has no figures. Since {COUNTED_SINCE} each is a line of
   `{BROKEN}` beside this page, and counted above, also where the same run came through later.
@@ -884,8 +888,30 @@ def _in_short(rows: Sequence[Row]) -> list[str]:
 _WORDS: Final = {1: "better", 0: "equal", -1: "worse"}
 
 
-def _noise(rows: Sequence[Row]) -> str:
+def _twice(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """(once more, as configured) of the same rows."""
+    first = {rows_alike(row): row for row in rows if row["arm"] == "configured"}
+    again = [row for row in rows if row["arm"] == AGAIN]
+    return [(row, first[rows_alike(row)]) for row in again if rows_alike(row) in first]
+
+
+def _noise(rows: Sequence[Row], twice: Sequence[tuple[Row, Row]] = ()) -> str:
     """What is known of how far two runs lie apart that differ in nothing."""
+    if twice:
+        spans = []
+        for column in TOLD:
+            ratios = [_ratio(one[column.name], two[column.name]) for one, two in twice]
+            off = [max(ratio, 1.0 / ratio) - 1.0 if ratio > 0.0 else math.inf for ratio in ratios]
+            spans.append(
+                f"the {_plain(column)} is {min(ratios):.2f} to {max(ratios):.2f} times as long, "
+                f"and differs by more than {EQUAL:.0%} in {sum(part > EQUAL for part in off)}"
+            )
+        of = sorted({f"{one['query']} · {one['trace']}" for one, _ in twice})
+        return (
+            f"**A way against itself (A/A)**: in {len(twice)} pairs of as configured with as "
+            f"configured, of the same rows ({', '.join(of)}), {'; '.join(spans)}. That is noise: a "
+            "single pair that differs by no more says nothing.\n"
+        )
     told = (
         "No series of a way against itself (A/A) has been run yet: that figures within "
         f"{EQUAL:.0%} are told as equal is a convention, not a bound of noise."
