@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import operator
+import time as clock
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.arrays import packed, plain
-from agent.core.measure.lanes import MOST_LOOKS, Lanes
+from agent.core.arrays import numbers, packed, plain
+from agent.core.measure.lanes import MOST_LOOKS, SHARES, Lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.core.decode.kafka_offsets import Offsets
 
 A, B = ("orders", "0"), ("orders", "1")
 EVEN_SECONDS = 1e6  # however far apart looks are, rows came evenly between them
@@ -178,3 +186,147 @@ def test_looks_reach_back_as_far_as_what_waits_and_no_further() -> None:
     )
     look(lanes, 10_000.0, (99_900, 99_900), (99_900, 99_900))
     assert list(lanes.times) == [10_000.0]
+
+
+class Plain(Lanes):
+    """The same lane by lane and row by row: what `Lanes` tells of all of them at once."""
+
+    def look(self, read: Offsets, latest: Offsets, time: float, *, even_seconds: float) -> None:
+        places = sorted(read.keys() & latest.keys())
+        if places != self.places:
+            self.places, self.times, self.ends = places, numbers(), []
+        if not places or (self.times and time < self.times[-1]):
+            return
+        if not self.times or time > self.times[-1]:
+            there = numbers()
+            there.extend(float(latest[place]) for place in places)
+            self.times.append(time)
+            self.ends.append(there)
+        offsets = [read[place] for place in places]
+        self.read_rows = float(sum(offsets))
+        while len(self.times) > 1 and all(map(operator.le, self.ends[1], offsets)):
+            del self.times[0], self.ends[0]
+        self._thin(even_seconds)
+        self.oldest_time, self.spread_seconds = self.spread(offsets, even_seconds)
+        if self.spread_seconds is None or time - (self.oldest_time or time) <= even_seconds:
+            return
+        for part in range(1, SHARES):
+            then = [
+                offset + round(max(end - offset, 0.0) * part / SHARES)
+                for end, offset in zip(self.ends[-1], offsets, strict=True)
+            ]
+            _, spread = self.spread(then, even_seconds)
+            self.spread_seconds = max(self.spread_seconds, spread or 0.0)
+
+    def spread(self, offsets: list[int], even_seconds: float) -> tuple[float | None, float | None]:
+        came = [self.came(*lane, even_seconds) for lane in enumerate(offsets)]
+        oldest = [earliest for earliest, _ in came]
+        if None in oldest:
+            return None, None
+        first = min(one for one in oldest if one is not None)
+        return first, max(last for _, last in came) - first
+
+    def came(self, lane: int, offset: int, even_seconds: float) -> tuple[float | None, float]:
+        """When the row at that offset came, at the earliest and latest."""
+        index = len(self.times) - 1
+        if self.ends[index][lane] <= offset:
+            return self.times[index], self.times[index]
+        while index >= 0 and self.ends[index][lane] > offset:
+            index -= 1
+        if index < 0:
+            return self.before_time, self.times[0]
+        earlier, later = self.times[index], self.times[index + 1]
+        if later - earlier > even_seconds:
+            return earlier, later
+        before, after = self.ends[index][lane], self.ends[index + 1][lane]
+        time = earlier + (offset - before) / (after - before) * (later - earlier)
+        return time, time
+
+
+def offsets_of(rows: Sequence[int]) -> Offsets:
+    return {("orders", str(place)): offset for place, offset in enumerate(rows)}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["look"] * 8 + ["again", "rest", "run", "rewind", "more"]),
+            st.lists(st.sampled_from([0, 0, 1, 7, 100, 3000]), min_size=7, max_size=7),
+            st.lists(st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0]), min_size=7, max_size=7),
+            st.sampled_from([0.25, 10.0, 60.0]),
+        ),
+        min_size=1,
+        max_size=80,
+    ),
+    st.integers(1, 6),
+    st.sampled_from([0.0, 15.0, 100.0]),
+)
+def test_it_tells_what_a_look_at_each_lane_would(
+    course: list[tuple[str, list[int], list[float], float]], count: int, even_seconds: float
+) -> None:
+    """Whatever comes into partitions, however far each is read, over runs and new partitions."""
+    lanes, plainly, time = Lanes(), Plain(), 1.8e9
+    read, there = [0] * 7, [0] * 7
+    for what, came, shares, seconds in course:
+        if what == "more":
+            count = min(count + 1, 7)
+        elif what != "again":
+            time += seconds
+            there = [before + new for before, new in zip(there, came, strict=True)]
+        read = [
+            offset + int((end - offset) * share)
+            for offset, end, share in zip(read, there, shares, strict=True)
+        ]
+        for one in (lanes, plainly):
+            if what == "rest":
+                one.rest(time)
+            elif what == "run":
+                one.begin_run()
+            elif what == "rewind":
+                one.rewind()
+            else:
+                one.look(
+                    offsets_of(read[:count]),
+                    offsets_of(there[:7] if what == "again" else there[:count]),
+                    time,
+                    even_seconds=even_seconds,
+                )
+        assert msgspec.to_builtins(lanes, enc_hook=plain) == msgspec.to_builtins(
+            plainly, enc_hook=plain
+        )
+
+
+@given(
+    st.lists(st.tuples(st.integers(-300, 500), st.integers(-50, 500)), min_size=2, max_size=40),
+    st.floats(0.0, 1.0),
+)
+def test_a_topic_that_loses_its_newest_rows_is_followed_on(
+    arrivals: list[tuple[int, int]], share: float
+) -> None:
+    """What came at the places of lost rows came after the loss was seen."""
+    lanes, plainly = Lanes(), Plain()
+    read, there, time = [0, 0], [0, 0], 1.8e9
+    for came in arrivals:
+        there = [max(before + new, 0) for before, new in zip(there, came, strict=True)]
+        read = [max(at, at + int((end - at) * share)) for at, end in zip(read, there, strict=True)]
+        time += 10.0
+        for one in (lanes, plainly):
+            one.look(offsets_of(read), offsets_of(there), time, even_seconds=0.0)
+        assert lanes.oldest_time == plainly.oldest_time
+        assert lanes.spread_seconds == plainly.spread_seconds
+
+
+def test_many_partitions_are_followed_at_the_cost_of_a_look_at_all_of_them_at_once() -> None:
+    """A topic of thousands of partitions behind a watermark costs the agent no core."""
+    took = []
+    for lanes in (Lanes(), Plain()):
+        for look in range(MOST_LOOKS):
+            ends = offsets_of([100 * look + lane % 90 for lane in range(400)])
+            lanes.look(offsets_of([0] * 400), ends, 1e9 + 10.0 * look, even_seconds=1e9)
+        best = float("inf")
+        for _ in range(5):
+            began = clock.process_time()
+            lanes.look(offsets_of([90] * 400), ends, lanes.times[-1], even_seconds=60.0)
+            best = min(best, clock.process_time() - began)
+        took.append(best)
+    assert took[0] < took[1] / 3.0

@@ -10,6 +10,7 @@ place is followed: when the row came that is read next, by the offsets seen at e
 from __future__ import annotations
 
 import operator
+from array import array
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -86,44 +87,100 @@ class Lanes(msgspec.Struct):
         Between two looks no further apart than ``even_seconds`` rows are taken to have come evenly.
         Between others nobody knows: a row came at the first of them or at the second.
         """
-        places = sorted(read.keys() & latest.keys())
-        if places != self.places:
-            # Of a new partition nobody saw when its rows came.
-            self.places, self.times, self.ends = places, numbers(), []
-        if not places or (self.times and time < self.times[-1]):
+        offsets, there = _of(self.places, read), _of(self.places, latest)
+        if not offsets or not there:
+            places = sorted(read.keys() & latest.keys())
+            if places != self.places:
+                # Of a new partition nobody saw when its rows came.
+                self.places, self.times, self.ends = places, numbers(), []
+            offsets, there = [read[place] for place in places], [latest[place] for place in places]
+        if not offsets or (self.times and time < self.times[-1]):
             return
         if not self.times or time > self.times[-1]:
-            there = numbers()
-            there.extend(float(latest[place]) for place in places)
+            if self.ends and not all(map(operator.le, self.ends[-1], there)):
+                # A topic that lost its newest rows: those that took their places came later.
+                self.ends = [array("d", map(min, ends, there)) for ends in self.ends]
             self.times.append(time)
-            self.ends.append(there)
-        offsets = [read[place] for place in places]
+            self.ends.append(array("d", there))
         self.read_rows = float(sum(offsets))
-        while len(self.times) > 1 and all(map(operator.le, self.ends[1], offsets)):
+        reached = [float(offset) for offset in offsets]
+        while len(self.times) > 1 and all(map(operator.le, self.ends[1], reached)):
             del self.times[0], self.ends[0]
         self._thin(even_seconds)
-        self.oldest_time, self.spread_seconds = self._spread(offsets, even_seconds)
-        if self.spread_seconds is None or time - (self.oldest_time or time) <= even_seconds:
+        oldest = self.oldest_time = self._oldest(reached, even_seconds)
+        self.spread_seconds = None
+        if oldest is None:
+            return
+        self.spread_seconds = self._newest(reached, even_seconds) - oldest
+        if time - oldest <= even_seconds:
             return  # whatever is read of what waits, it is no further apart than that
         # A limit takes the same share of what waits in each, and that may have come far apart where
         # what is read now has not: a burst in one of them.
-        ends = self.ends[-1]
+        waiting = [
+            max(end - offset, 0.0) / SHARES
+            for end, offset in zip(self.ends[-1], reached, strict=True)
+        ]
         for part in range(1, SHARES):
+            if self.spread_seconds >= time - oldest:
+                return  # what waits behind more came no earlier, and none later than now
             then = [
-                offset + round(max(end - offset, 0.0) * part / SHARES)
-                for end, offset in zip(ends, offsets, strict=True)
+                offset + round(rows * part) for rows, offset in zip(waiting, reached, strict=True)
             ]
-            _, spread = self._spread(then, even_seconds)
-            self.spread_seconds = max(self.spread_seconds, spread or 0.0)
+            oldest = self._oldest(then, even_seconds) or oldest
+            spread = self._newest(then, even_seconds) - oldest
+            self.spread_seconds = max(self.spread_seconds, spread)
 
-    def _spread(self, offsets: list[int], even_seconds: float) -> tuple[float | None, float | None]:
-        """When the oldest row came that waits behind these offsets, and from that to the newest."""
-        came = [self._came(*lane, even_seconds) for lane in enumerate(offsets)]
-        oldest = [earliest for earliest, _ in came]
-        if None in oldest:
-            return None, None
-        first = min(one for one in oldest if one is not None)
-        return first, max(last for _, last in came) - first
+    def _oldest(self, offsets: list[float], even_seconds: float) -> float | None:
+        """When the oldest row came that waits behind these offsets, at the earliest.
+
+        None: before this run looked, and nobody knows when. Now where none waits.
+        """
+        at = lanes = list(range(len(offsets)))
+        while lanes:  # of those that are behind one of them the same again
+            index = self._look(lanes, offsets)
+            if index < 0:
+                return self.before_time
+            at, seen = lanes, self.ends[index]
+            lanes = [lane for lane in at if seen[lane] > offsets[lane]]
+        if index == len(self.times) - 1:
+            return self.times[-1]
+        earlier, later = self.times[index : index + 2]
+        if later - earlier > even_seconds:
+            return earlier
+        return earlier + min(self._shares(at, offsets, index)) * (later - earlier)
+
+    def _newest(self, offsets: list[float], even_seconds: float) -> float:
+        """When that row came that is read next where it came last, at the latest."""
+        at = lanes = list(range(len(offsets)))
+        while lanes:  # of those that are ahead
+            index = self._look(lanes, offsets)
+            if index == len(self.times) - 1:
+                return self.times[-1]
+            at, seen = lanes, self.ends[index + 1]
+            lanes = [lane for lane in at if seen[lane] <= offsets[lane]]
+        if index < 0:
+            return self.times[0]
+        earlier, later = self.times[index : index + 2]
+        if later - earlier > even_seconds:
+            return later
+        return earlier + max(self._shares(at, offsets, index)) * (later - earlier)
+
+    def _look(self, lanes: list[int], offsets: list[float]) -> int:
+        """The newest look that one of the lanes has been read up to; -1: none."""
+        lane = lanes[len(lanes) // 2]
+        index = len(self.ends) - 1
+        while index >= 0 and self.ends[index][lane] > offsets[lane]:
+            index -= 1
+        return index
+
+    def _shares(self, lanes: list[int], offsets: list[float], index: int) -> list[float]:
+        """Of those read up to that look, how much of what came until the next."""
+        before, after = self.ends[index : index + 2]
+        return [
+            (offsets[lane] - before[lane]) / (after[lane] - before[lane])
+            for lane in lanes
+            if before[lane] <= offsets[lane] < after[lane]
+        ]
 
     def _thin(self, even_seconds: float) -> None:
         """Of too many looks the one goes that leaves the smallest gap for its age."""
@@ -137,21 +194,11 @@ class Lanes(msgspec.Struct):
         least = inner[gaps.index(min(gaps))]
         del self.times[least], self.ends[least]
 
-    def _came(self, lane: int, offset: int, even_seconds: float) -> tuple[float | None, float]:
-        """When the row at that offset came, at the earliest and latest; now where none waits.
 
-        None: before this run looked, and nobody knows when.
-        """
-        index = len(self.times) - 1
-        if self.ends[index][lane] <= offset:
-            return self.times[index], self.times[index]
-        while index >= 0 and self.ends[index][lane] > offset:
-            index -= 1
-        if index < 0:
-            return self.before_time, self.times[0]
-        earlier, later = self.times[index], self.times[index + 1]
-        if later - earlier > even_seconds:
-            return earlier, later
-        before, after = self.ends[index][lane], self.ends[index + 1][lane]
-        time = earlier + (offset - before) / (after - before) * (later - earlier)
-        return time, time
+def _of(places: list[tuple[str, str]], offsets: Offsets) -> list[int] | None:
+    """Those of the places; None where the places are others."""
+    try:
+        found = list(map(offsets.__getitem__, places))
+    except KeyError:
+        return None
+    return found if len(found) == len(offsets) else None
