@@ -48,7 +48,7 @@ from tests.core.events import START_TIME, Driver
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from agent.core.fleet.fleet import Grant
+    from agent.core.fleet import Grant
     from agent.core.fleet.saved import Change
 
 KEY: Final = ("shop", "orders")

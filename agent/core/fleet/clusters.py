@@ -10,13 +10,13 @@ import msgspec
 from agent.core.decide.executors import Need, Scaler, bound_of, in_vain, slots_of
 from agent.core.decode.events import Executors
 from agent.core.judge.attention import LATE_RUNNING_TARGETS
-from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView, InVain
+from agent.core.judgement import ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
+    from agent.core.fleet.crews import Crews
     from agent.core.fleet.liveness import Wakefulness
     from agent.core.fleet.roster import Roster
-    from agent.core.judgement import Mode
-    from agent.core.policy import Policy, QueryPolicy
+    from agent.core.policy import Policy
     from agent.core.query import Query
 
 
@@ -24,10 +24,6 @@ def _in_vain_from(need: Need, slots_each: float) -> int | None:
     """In executors."""
     slots = need.in_vain_from
     return None if slots is None else math.ceil(slots / slots_each - 1e-9)
-
-
-#: Why nothing is asked for while one of its queries reads rows as they come.
-STANDS: Final = "a query in real-time mode or continuous processing has its slots all the while"
 
 
 def _works_unknown(query: Query) -> bool:
@@ -63,8 +59,11 @@ class _Cluster(msgspec.Struct):
 class Clusters:
     """By application id. Not saved: the next heartbeat tells it anew."""
 
-    def __init__(self, roster: Roster, policy: Policy, wakefulness: Wakefulness) -> None:
+    def __init__(
+        self, roster: Roster, crews: Crews, policy: Policy, wakefulness: Wakefulness
+    ) -> None:
         self._roster = roster
+        self._crews = crews
         self._policy = policy
         self._wakefulness = wakefulness
         self._known: dict[str, _Cluster] = {}
@@ -112,7 +111,8 @@ class Clusters:
             return
         if known.unknown_time is None:
             known.unknown_time = time
-        wanted, own, settings = known.scaler.wanted, known.own, self._settings(application_id)
+        wanted, own = known.scaler.wanted, known.own
+        settings = self._crews.agreement(application_id).settings
         lasts = time - known.unknown_time >= settings.executors_quiet_seconds
         if lasts and wanted is not None and wanted < own:
             known.scaler.decide(
@@ -156,7 +156,8 @@ class Clusters:
         each = known.told.slots / known.told.present
         number = math.ceil(slots_of(found) / each - 1e-9)
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
-        settings = self._settings(application_id)
+        agreed = self._crews.agreement(application_id)
+        settings = agreed.settings
         known.bound = bound_of(found, number, settings)
         scaler = known.scaler
         on_trial = any(need.on_trial for need in found)
@@ -164,7 +165,7 @@ class Clusters:
             scaler.hold(time)
             return
         moves = max([one.sizing.work.move_seconds for one in live])
-        acting = self._word(application_id) == ("on", "") and not known.told.note
+        acting = (agreed.mode, agreed.flaw) == ("on", "") and not known.told.note
         wanted = known.scaler.wanted
         # Where nothing is asked for, what was wanted counts as there.
         present = known.told.present if acting or wanted is None else wanted
@@ -191,16 +192,16 @@ class Clusters:
         known = self._known.get(application_id)
         if known is None:
             return None
-        if self._deserted(known, application_id, now):
+        agreed = self._crews.agreement(application_id)
+        if self._deserted(known, application_id, now, lives=agreed.lives):
             return None
-        mode, flaw = self._word(application_id)
-        if flaw and mode == "on":
+        if agreed.flaw and agreed.mode == "on":
             return None  # a slip of the pen takes nothing from a job
-        if mode != "on":
+        if agreed.mode != "on":
             ours = known.told.asked is not None
             return ExecutorsOrder(None, self._policy.grant_seconds) if ours else None
         # It may have been lowered since, and what was asked for comes from an agent before.
-        known.scaler.bound_to(self._settings(application_id), known.own)
+        known.scaler.bound_to(agreed.settings, known.own)
         wanted = known.scaler.wanted
         if wanted is None or known.told.note:
             return None
@@ -208,9 +209,9 @@ class Clusters:
             return None  # while it comes up, or as it is: nothing of ours need be in force
         return ExecutorsOrder(wanted, self._policy.grant_seconds)
 
-    def _deserted(self, known: _Cluster, application_id: str, now: float) -> bool:
+    def _deserted(self, known: _Cluster, application_id: str, now: float, *, lives: bool) -> bool:
         """Whether no query lives, and one may come back: a restart finds what it left."""
-        if self._live(application_id):
+        if lives:
             known.deserted_time = None
             return False
         if known.deserted_time is None:
@@ -227,19 +228,13 @@ class Clusters:
         known.scaler = Scaler()  # who comes later finds the job as it is without us
         return False
 
-    def view(self, query: Query, words: dict[str, tuple[Mode, str]]) -> ExecutorsView | None:
-        """What is shown; None where the driver tells nothing of executors.
-
-        ``words``, mode and flaw, are kept by application while several views are made: each asks
-        all its queries.
-        """
+    def view(self, query: Query) -> ExecutorsView | None:
+        """What is shown; None where the driver tells nothing of executors."""
         application_id = query.run.application_id
         known = self._known.get(application_id)
         if known is None:
             return None
-        if application_id not in words:
-            words[application_id] = self._word(application_id)
-        mode, flaw = words[application_id]
+        mode, flaw, *_ = self._crews.agreement(application_id)
         told, need, work = known.told, query.sizing.need, query.sizing.work
         last, vain = work.brought, None
         if last is not None and in_vain(last):
@@ -281,33 +276,3 @@ class Clusters:
             for one in self._roster.of_application(application_id)
             if not one.life.terminated and one.life.gone_since_time is None
         ]
-
-    def _word(self, application_id: str) -> tuple[Mode, str]:
-        """The mode that holds, and why nothing is asked for by these settings all the same.
-
-        The most cautious of its queries: a hand at one of them holds for all.
-        """
-        mode: Mode = "on"
-        flaw = ""
-        live = self._live(application_id)
-        for one in live:
-            settings = one.settings(self._policy)
-            mode = min(mode, settings.executors, one.mode(self._policy), key=MODES.index)
-            flaw = flaw or settings.executors_flaw
-        if any(one.run.as_they_come for one in live):
-            # No stage of it tells what fewer would do, and Spark may end it where they are too few.
-            mode, flaw = min(mode, "dry-run", key=MODES.index), flaw or STANDS
-        return (mode, flaw) if live else ("off", "")
-
-    def _settings(self, application_id: str) -> QueryPolicy:
-        """Bounds that all of its queries keep."""
-        found = [one.settings(self._policy) for one in self._live(application_id)]
-        most = [one.maximum_executors for one in found if one.maximum_executors is not None]
-        least = max([one.minimum_executors for one in found])
-        return msgspec.structs.replace(
-            found[0],
-            minimum_executors=least if not most else min(least, *most),
-            maximum_executors=min(most, default=None),
-            executors_quiet_seconds=max([one.executors_quiet_seconds for one in found]),
-            executors_quiet_hours=tuple(one for of in found for one in of.executors_quiet_hours),
-        )

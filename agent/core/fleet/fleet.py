@@ -23,6 +23,7 @@ from agent.core.decode.events import (
 from agent.core.fleet import orders
 from agent.core.fleet.brokers import BrokersWord
 from agent.core.fleet.clusters import Clusters, ExecutorsOrder
+from agent.core.fleet.crews import Crews, Grant
 from agent.core.fleet.liveness import Liveness, Wakefulness, wake
 from agent.core.fleet.orders import Order, OrderRecord, Standing, UnknownQuery
 from agent.core.fleet.pools import Pools
@@ -63,20 +64,6 @@ if TYPE_CHECKING:
     from agent.core.measure.partitions import PartitionView
     from agent.core.policy import Policy
     from agent.core.query import Query
-
-
-class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """As it goes over the wire; ``id`` is the Spark query's id."""
-
-    id: str
-    runId: str  # noqa: N815 - the wire's name
-    source: int
-    unit: str
-    limit: int | None
-    expires_seconds: float
-    reason: str
-    identity: str = ""  # of the source, where it is known: it may be elsewhere in a new run
-    lapses: bool = False  # when it is not renewed, even where nothing is configured
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -159,7 +146,8 @@ class Fleet:
         self._pools = Pools(self._roster, policy)
         self._brokers = BrokersWord()
         self._logs_behind: set[str] = set()  # instances
-        self._clusters = Clusters(self._roster, policy, self.wakefulness)
+        self._crews = Crews(self._roster, policy)
+        self._clusters = Clusters(self._roster, self._crews, policy, self.wakefulness)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
         self.learned_anew: dict[str, str] = {}  # parts of which only orders were read, and why
@@ -212,11 +200,11 @@ class Fleet:
             accepted,
             acknowledged,
             refused,
-            self._grants(request.application.id),
+            self._crews.grants(request.application.id),
             said.batches,
             said.judged,
             said.touched,
-            self._unsafe_limits(request.application.id),
+            self._crews.unsafe_limits(request.application.id),
             self._clusters.order(request.application.id, now),
         )
 
@@ -233,13 +221,18 @@ class Fleet:
             for subject in _subjects(event):
                 query = self._roster.known(request.application.id, subject.id)
                 if query is not None and query.run.run_id == subject.run_id:
-                    query.life.hear(now)
+                    self._hear(query, now)
 
     def hear_driver(self, application_id: str, now: float, *, in_batch: bool) -> None:
         """Notes that a driver lives, whatever it runs; ``in_batch``: of who is in one alone."""
         for query in self._roster.of_application(application_id):
             if not query.life.terminated and (query.running.batch_id is not None or not in_batch):
-                query.life.hear(now)
+                self._hear(query, now)
+
+    def _hear(self, query: Query, now: float) -> None:
+        if query.life.gone_since_time is not None:
+            self._crews.see(query)  # it is there again
+        query.life.hear(now)
 
     def _sender(self, request: Request, now: float) -> Sender:
         if self._senders.get(request.listener.instance) is None and self._senders.is_full():
@@ -324,9 +317,10 @@ class Fleet:
                 query.orders.follow(beside.orders)
                 query.orders.borrowed = True
         if moved:
-            self._pools.forget({query.run.application_id, *moved})
+            self._regroup({query.run.application_id, *moved})
             self._agent.totals.name_collisions += beside is not None
         said.touched.add(query.key)
+        self._crews.see(query)  # nobody asks before the event is taken in
         told = event.time
         if isinstance(subject, RunningQuery) and subject.begun_time is not None:
             told = subject.begun_time  # all that its log is sure of: it may be long over
@@ -359,31 +353,15 @@ class Fleet:
             query.life.gone_since_time = None  # it was only out of reach
         return query, time
 
-    def _grants(self, application_id: str) -> list[Grant]:
-        """All live grants of an application: every reply renews them."""
-        return [
-            Grant(
-                query.run.query_id,
-                query.run.run_id,
-                one.source,
-                one.unit,
-                one.limit,
-                one.seconds,
-                one.reason,
-                one.identity,
-                one.lapses,
-            )
-            for query in self._roster.of_application(application_id)
-            for one in decide.grants(query, self._policy)
-        ]
+    def _see(self, query: Query) -> None:
+        """A query as it is now."""
+        self._pools.see(query)
+        self._crews.see(query)
 
-    def _unsafe_limits(self, application_id: str) -> dict[str, bool]:
-        """Of every run of an application: each reply says it, so that it can be taken back."""
-        return {
-            query.run.run_id: query.settings(self._policy).give_limits == "all"
-            for query in self._roster.of_application(application_id)
-            if not query.life.terminated
-        }
+    def _regroup(self, application_ids: set[str]) -> None:
+        """Others run in these applications now."""
+        self._pools.forget(application_ids)
+        self._crews.forget(application_ids)
 
     # -- the clock --------------------------------------------------------------------------
 
@@ -416,6 +394,7 @@ class Fleet:
             if query.life.gone_since_time is None and self.wakefulness.is_silent(query, now):
                 query.life.gone_since_time = now
                 changed.add(query.key)
+                self._crews.see(query)
                 self._changed.touch(part_of_query(query.key))
             gone = query.life.gone_since_time
             if gone is not None and now - gone > orders.stays_seconds(
@@ -430,7 +409,7 @@ class Fleet:
         self._let_go(forgotten)
         lately = self._senders.heard_within(self._policy.forget_seconds, now)
         heard = {one.application_id for one in lately}
-        self._pools.forget(self._roster.forget_applications(heard))
+        self._regroup(self._roster.forget_applications(heard))
         self._clusters.keep(self._roster.applications() | heard)
         for instance in self._senders.forget_silent(now):
             self._changed.forget(part_of_listener(instance))
@@ -452,7 +431,7 @@ class Fleet:
         return {min(waiting)[2]} if waiting else set()
 
     def _let_go(self, keys: set[Key]) -> None:
-        self._pools.forget(self._roster.forget(keys))
+        self._regroup(self._roster.forget(keys))
         for key in keys:
             self._alignments.pop(key, None)
             self._brokers.forget(key)
@@ -483,7 +462,7 @@ class Fleet:
         records: list[OrderRecord] = []
         for one in chosen:
             records.append(orders.carry_out(order, one, standing, self._policy, now))
-            self._pools.see(one)
+            self._see(one)
             self._changed.touch(part_of_query(one.key))
         if order.retire:
             self._let_go({one.key for one in chosen})
@@ -574,11 +553,6 @@ class Fleet:
 
     def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
         """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
-        return self._view(key, now, {}, growing=growing)
-
-    def _view(
-        self, key: Key, now: float, words: dict[str, tuple[Mode, str]], *, growing: bool = False
-    ) -> QueryView:
         query = self._roster[key]
         run_id, alignment = self._alignments.get(key, ("", None))
         alignment = alignment if run_id == query.run.run_id else None
@@ -586,7 +560,7 @@ class Fleet:
         partitions, age = self._brokers.partitions(query, now)
         if partitions:
             view = msgspec.structs.replace(view, partitions=partitions, partitions_age_seconds=age)
-        executors = self._clusters.view(query, words)
+        executors = self._clusters.view(query)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
 
     def clock_set_seconds(self, key: Key) -> float:
@@ -602,8 +576,7 @@ class Fleet:
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
-        words: dict[str, tuple[Mode, str]] = {}
-        return (self._view(key, now, words) for key in self.keys())
+        return (self.view(key, now) for key in self.keys())
 
     def listeners(self, now: float) -> list[ListenerView]:
         """The listeners heard of within the time after which series expire."""
@@ -722,7 +695,7 @@ class Fleet:
         if query is None or query.run.query_id != query_id or query.reads_on:
             return
         self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds)
-        self._pools.see(query)
+        self._see(query)
         self._changed.touch(part_of_query(key))
 
     def hear_elsewhere(self, key: Key, query_id: str, source: int) -> None:
@@ -731,7 +704,7 @@ class Fleet:
         if query is None or query.run.query_id != query_id:
             return
         if self._brokers.hear_elsewhere(query, source):
-            self._pools.see(query)
+            self._see(query)
             self._changed.touch(part_of_query(key))
 
     # -- saved state ------------------------------------------------------------------------
