@@ -559,7 +559,7 @@ class Query(msgspec.Struct):
 
     def settings(self, policy: Policy) -> QueryPolicy:
         """What the configuration says of it, by the name of its series and by its own."""
-        return policy.of(*self.key, self.own_key)
+        return policy.of(*self.key, self.own_key) if policy.rules else policy.default
 
     def mode(self, policy: Policy) -> Mode:
         """The mode that holds: an operator's order, else the configured one."""

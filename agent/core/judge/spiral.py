@@ -352,12 +352,12 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
     ``batches`` may end with one that still runs.
     """
     sigma = max(around.sigma, LEAST_SIGMA)
-    deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
     if not _has_grown(batches):
         return False
     rates = arrival_rates(state.batches)
     if not rates:
         return False
+    deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
     arrival = _arrival(rates)
     factor = math.exp(-max(sigma - NOISY, 0.0))
     doubt = DOUBT / len(batches)
