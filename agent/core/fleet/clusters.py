@@ -13,8 +13,8 @@ from agent.core.judge.attention import LATE_RUNNING_TARGETS
 from agent.core.judgement import ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
-    from agent.core.fleet.crews import Crews
     from agent.core.fleet.liveness import Wakefulness
+    from agent.core.fleet.replies import Replies
     from agent.core.fleet.roster import Roster
     from agent.core.policy import Policy
     from agent.core.query import Query
@@ -60,10 +60,10 @@ class Clusters:
     """By application id. Not saved: the next heartbeat tells it anew."""
 
     def __init__(
-        self, roster: Roster, crews: Crews, policy: Policy, wakefulness: Wakefulness
+        self, roster: Roster, replies: Replies, policy: Policy, wakefulness: Wakefulness
     ) -> None:
         self._roster = roster
-        self._crews = crews
+        self._replies = replies
         self._policy = policy
         self._wakefulness = wakefulness
         self._known: dict[str, _Cluster] = {}
@@ -112,7 +112,7 @@ class Clusters:
         if known.unknown_time is None:
             known.unknown_time = time
         wanted, own = known.scaler.wanted, known.own
-        settings = self._crews.agreement(application_id).settings
+        settings = self._replies.agreement(application_id).settings
         lasts = time - known.unknown_time >= settings.executors_quiet_seconds
         if lasts and wanted is not None and wanted < own:
             known.scaler.decide(
@@ -156,7 +156,7 @@ class Clusters:
         each = known.told.slots / known.told.present
         number = math.ceil(slots_of(found) / each - 1e-9)
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
-        agreed = self._crews.agreement(application_id)
+        agreed = self._replies.agreement(application_id)
         settings = agreed.settings
         known.bound = bound_of(found, number, settings)
         scaler = known.scaler
@@ -192,7 +192,7 @@ class Clusters:
         known = self._known.get(application_id)
         if known is None:
             return None
-        agreed = self._crews.agreement(application_id)
+        agreed = self._replies.agreement(application_id)
         if self._deserted(known, application_id, now, lives=agreed.lives):
             return None
         if agreed.flaw and agreed.mode == "on":
@@ -234,7 +234,7 @@ class Clusters:
         known = self._known.get(application_id)
         if known is None:
             return None
-        mode, flaw, *_ = self._crews.agreement(application_id)
+        mode, flaw, *_ = self._replies.agreement(application_id)
         told, need, work = known.told, query.sizing.need, query.sizing.work
         last, vain = work.brought, None
         if last is not None and in_vain(last):

@@ -23,10 +23,10 @@ from agent.core.decode.events import (
 from agent.core.fleet import orders
 from agent.core.fleet.brokers import BrokersWord
 from agent.core.fleet.clusters import Clusters, ExecutorsOrder
-from agent.core.fleet.crews import Crews, Grant
 from agent.core.fleet.liveness import Liveness, Wakefulness, wake
 from agent.core.fleet.orders import Order, OrderRecord, Standing, UnknownQuery
 from agent.core.fleet.pools import Pools
+from agent.core.fleet.replies import Grant, Replies
 from agent.core.fleet.roster import Named, Roster, RosterFull
 from agent.core.fleet.saved import (
     AGENT_PART,
@@ -146,8 +146,8 @@ class Fleet:
         self._pools = Pools(self._roster, policy)
         self._brokers = BrokersWord()
         self._logs_behind: set[str] = set()  # instances
-        self._crews = Crews(self._roster, policy)
-        self._clusters = Clusters(self._roster, self._crews, policy, self.wakefulness)
+        self._replies = Replies(self._roster, policy)
+        self._clusters = Clusters(self._roster, self._replies, policy, self.wakefulness)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
         self.learned_anew: dict[str, str] = {}  # parts of which only orders were read, and why
@@ -200,11 +200,11 @@ class Fleet:
             accepted,
             acknowledged,
             refused,
-            self._crews.grants(request.application.id),
+            self._replies.grants(request.application.id),
             said.batches,
             said.judged,
             said.touched,
-            self._crews.unsafe_limits(request.application.id),
+            self._replies.unsafe_limits(request.application.id),
             self._clusters.order(request.application.id, now),
         )
 
@@ -231,7 +231,7 @@ class Fleet:
 
     def _hear(self, query: Query, now: float) -> None:
         if query.life.gone_since_time is not None:
-            self._crews.see(query)  # it is there again
+            self._replies.see(query)  # it is there again
         query.life.hear(now)
 
     def _sender(self, request: Request, now: float) -> Sender:
@@ -320,7 +320,7 @@ class Fleet:
             self._regroup({query.run.application_id, *moved})
             self._agent.totals.name_collisions += beside is not None
         said.touched.add(query.key)
-        self._crews.see(query)  # nobody asks before the event is taken in
+        self._replies.see(query)  # nobody asks before the event is taken in
         told = event.time
         if isinstance(subject, RunningQuery) and subject.begun_time is not None:
             told = subject.begun_time  # all that its log is sure of: it may be long over
@@ -356,12 +356,12 @@ class Fleet:
     def _see(self, query: Query) -> None:
         """A query as it is now."""
         self._pools.see(query)
-        self._crews.see(query)
+        self._replies.see(query)
 
     def _regroup(self, application_ids: set[str]) -> None:
         """Others run in these applications now."""
         self._pools.forget(application_ids)
-        self._crews.forget(application_ids)
+        self._replies.forget(application_ids)
 
     # -- the clock --------------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ class Fleet:
             if query.life.gone_since_time is None and self.wakefulness.is_silent(query, now):
                 query.life.gone_since_time = now
                 changed.add(query.key)
-                self._crews.see(query)
+                self._replies.see(query)
                 self._changed.touch(part_of_query(query.key))
             gone = query.life.gone_since_time
             if gone is not None and now - gone > orders.stays_seconds(

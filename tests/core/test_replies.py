@@ -1,4 +1,4 @@
-"""Crews: what a reply says of all queries of an application, whichever of them has just changed."""
+"""Replies: what each tells of all queries of an application, whichever of them has just changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet, Order, UnknownQuery
-from agent.core.fleet.crews import Crews
+from agent.core.fleet.replies import Replies
 from agent.core.policy import Policy, QueryPolicy, Rule
 from tests.core.events import START_TIME, Driver
 
@@ -26,16 +26,16 @@ RULES = (
 )
 
 
-class Anew(Crews):
+class Anew(Replies):
     """Works all out anew whenever it is asked."""
 
-    def _crew(self, application_id: str) -> Any:
+    def _reply(self, application_id: str) -> Any:
         self.forget({application_id})
-        return super()._crew(application_id)
+        return super()._reply(application_id)
 
 
 def anew(fleet: Fleet) -> Fleet:
-    fleet._crews = fleet._clusters._crews = Anew(fleet._roster, fleet._policy)
+    fleet._replies = fleet._clusters._replies = Anew(fleet._roster, fleet._policy)
     return fleet
 
 

@@ -1,4 +1,4 @@
-"""Crews: what is said of all queries that run in one application, in each reply to its driver.
+"""Replies: what is said of all queries that run in one application, in each reply to its driver.
 
 Every reply renews the limits of all of them, and executors follow from what all of them are told.
 Of two hundred an event changes one: of the others it was worked out before, and still holds.
@@ -58,7 +58,7 @@ class _Said(NamedTuple):
     voice: tuple[Mode, QueryPolicy, bool] | None  # of one that lives; whether its slots stay taken
 
 
-class _Crew:
+class _Reply:
     """Of one application's; what of all of them is None is to be put together."""
 
     def __init__(self, said: dict[Key, _Said]) -> None:
@@ -69,68 +69,68 @@ class _Crew:
         self.agreement: Agreement | None = None
 
 
-class Crews:
+class Replies:
     """By application id. What is given out is never changed afterwards."""
 
     def __init__(self, roster: Roster, policy: Policy) -> None:
         self._roster = roster
         self._policy = policy
-        self._crews: dict[str, _Crew] = {}
+        self._replies: dict[str, _Reply] = {}
 
     def see(self, query: Query) -> None:
         """A query has changed, or is about to."""
-        crew = self._crews.get(query.run.application_id)
-        if crew is not None:
-            crew.changed.add(query.key)
+        reply = self._replies.get(query.run.application_id)
+        if reply is not None:
+            reply.changed.add(query.key)
 
     def forget(self, application_ids: set[str]) -> None:
         """Others run in them now: anew with the next question."""
         for application_id in application_ids:
-            self._crews.pop(application_id, None)
+            self._replies.pop(application_id, None)
 
     def grants(self, application_id: str) -> list[Grant]:
         """All live grants of an application: every reply renews them."""
-        crew = self._crew(application_id)
-        if crew.grants is None:
-            crew.grants = [grant for one in crew.said.values() for grant in one.grants]
-        return crew.grants
+        reply = self._reply(application_id)
+        if reply.grants is None:
+            reply.grants = [grant for one in reply.said.values() for grant in one.grants]
+        return reply.grants
 
     def unsafe_limits(self, application_id: str) -> dict[str, bool]:
         """Of every run of an application: each reply says it, so that it can be taken back."""
-        crew = self._crew(application_id)
-        if crew.unsafe_limits is None:
-            crew.unsafe_limits = {}
-            for one in crew.said.values():
-                crew.unsafe_limits |= one.unsafe_limits
-        return crew.unsafe_limits
+        reply = self._reply(application_id)
+        if reply.unsafe_limits is None:
+            reply.unsafe_limits = {}
+            for one in reply.said.values():
+                reply.unsafe_limits |= one.unsafe_limits
+        return reply.unsafe_limits
 
     def agreement(self, application_id: str) -> Agreement:
         """What holds for the executors that its queries share."""
-        crew = self._crew(application_id)
-        if crew.agreement is None:
-            voices = [one.voice for one in crew.said.values() if one.voice is not None]
-            crew.agreement = _agreed(voices, self._policy.default)
-        return crew.agreement
+        reply = self._reply(application_id)
+        if reply.agreement is None:
+            voices = [one.voice for one in reply.said.values() if one.voice is not None]
+            reply.agreement = _agreed(voices, self._policy.default)
+        return reply.agreement
 
-    def _crew(self, application_id: str) -> _Crew:
-        crew = self._crews.get(application_id)
-        if crew is None:
+    def _reply(self, application_id: str) -> _Reply:
+        reply = self._replies.get(application_id)
+        if reply is None:
             queries = self._roster.of_application(application_id)
-            crew = _Crew({query.key: self._of(query) for query in queries})
-            if crew.said:
-                self._crews[application_id] = crew
+            reply = _Reply({query.key: self._of(query) for query in queries})
+            if reply.said:
+                self._replies[application_id] = reply
         # One that was renamed leaves another of its old name, which nobody asks for.
-        for key in crew.changed & crew.said.keys():
-            before, now = crew.said[key], self._of(self._roster[key])
-            crew.said[key] = now
+        for key in reply.changed & reply.said.keys():
+            before, now = reply.said[key], self._of(self._roster[key])
+            reply.said[key] = now
             if now.grants != before.grants:
-                crew.grants = None
+                reply.grants = None
             if now.unsafe_limits != before.unsafe_limits:
-                crew.unsafe_limits = None
+                reply.unsafe_limits = None
             if now.voice != before.voice:
-                crew.agreement = None
-        crew.changed.clear()
-        return crew
+                reply.agreement = None
+        reply.changed.clear()
+        return reply
 
     def _of(self, query: Query) -> _Said:
         run, settings = query.run, query.settings(self._policy)
