@@ -8,22 +8,36 @@ than one too few.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from functools import lru_cache
-from typing import Any, Final
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: In these schemes the part before ``@`` names a container, not a user.
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
+#: The user's password may hold a slash, where what follows the colon is no port; a text that was
+#: cut may end in it. SQL Server's settings follow host and port, and may hold an ``@``.
+_PORT: Final = r"\d{1,5}(?![^/?#,;:\s\"')\]}])"
 _ADDRESS: Final = re.compile(
-    r"(?<![A-Za-z0-9+.\-])(?P<scheme>[A-Za-z0-9+.\-]+)://(?:(?P<user>[^/?#\s@]*(?:@[^/?#\s@]*)*)@)?"
-    r"(?P<rest>[^\s?#]*)(?P<query>[?#][^\s\]\)]*)?"
+    rf"(?<![A-Za-z0-9+.\-])(?P<scheme>[A-Za-z0-9+.\-]+)://(?![^/?#\s@:;]{{0,300}}(?::{_PORT})?;)"
+    r"(?:(?P<user>[^/?#\s@]*(?:@[^/?#\s@]*)*"
+    rf"|[^/?#\s@:\[]{{0,300}}:(?!{_PORT})[^\s@\"'<>]{{1,300}})@"
+    rf"|[^/?#\s@:\[]{{0,300}}:(?!{_PORT})[^\s@\"'<>,;=)\]}}]{{1,300}}\Z)?"
+    r"(?P<rest>[^\s?#]*)(?P<query>[?#][^\s\]\)\"]*)?"
 )
-#: A secret of S3 may hold a slash, which ends the user of any other address.
-_S3_USER: Final = re.compile(r"(?i)\b(s3[an]?://)[^\s/:@]{1,300}:[^\s@]{1,300}@")
-_ORACLE_USER: Final = re.compile(r"(?i)\b(jdbc:oracle:\w{1,20}:)[^\s/@]{0,300}/[^\s@]{0,300}@")
+#: A secret of S3 may begin as a port does.
+_S3_USER: Final = re.compile(r"(?i)\b(s3[an]?://)[^\s/:@]{1,300}:[^\s@]{1,300}(?:@|\Z)")
+_ORACLE_USER: Final = re.compile(
+    r"(?i)\b(jdbc:oracle:\w{1,20}:)[^\s/@]{0,300}/(?!/)"
+    r"(?:\"[^\"\n]{0,300}(?:\"@|\Z)|[^\s@]{0,300}(?:@[^\s@/:(]{1,300}(?=@))?(?:@|\Z))"
+)
 #: Clients of HTTP print an address without its host: ``with url: /path?query``.
 _PATH: Final = re.compile(
     r"(?i)(?:(?<=\burl: )(?P<told>/[^\s?#]*)\?"
-    r"|(?<=[\s\"'(])(?P<path>/[^\s\"'()?#]*)\?(?=[\w.\-]+=))[^\s\]\)]*"
+    r"|(?<=[\s\"'(])(?P<path>/[^\s\"'()?#]*)\?(?=[\w.\-]+=))[^\s\]\)\"]*"
 )
 #: Names of which only those in a query are a secret's.
 _IN_QUERY: Final = re.compile(r"(?i)(?<=[?&])(?P<name>(?:key|code|auth|sas)=)[^\s&\"'\)\]]+")
@@ -37,50 +51,137 @@ _HOOK: Final = re.compile(
     r"|(?<=/)with/key/|(?<=/)bot\d+:))"
     r"[^\s?#\"'\)\],;]+"
 )
-#: Schemes in any case; ``Bearer`` and ``Basic`` tell by themselves.
-_AUTHORIZATION: Final = re.compile(
-    r"(?i)(?P<name>\bauthorization\\*[\"']?\s*(?:->|=>|=|:)\s*\\*[\"']?"
-    r"(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws) +)[^\s,;\"']+"
+#: Of names, in small letters: looked for in a text made small, several times as fast.
+_SMALL: Final = {ord(large): large.lower() for large in ascii_uppercase}
+_WORD: Final = re.compile(
+    r"passw(?:or)?[dt]|passphrase|passcode|(?<!by)(?<!com)pass(?![a-z])|pwd"
+    r"|(?<![a-z])(?:db)?pw(?![a-z])|secret(?:[._ -]?(?:access[._ -]?)?key)?|token(?!iz)|credential"
+    r"|client[._-]?assertion|signature|(?<![a-z])sig(?![a-z])|cookie|jsessionid|authorization"
+    r"|auth[._-]?user[._-]?info|(?<=\.)auth(?![\w.\-])|(?<=azure\.)sas(?=\.)"
+    r"|(?:master|api|access|account|shared|private|subscription|functions|signing|storage|auth|sas"
+    r"|ssl|(?:encryption|sse)(?:[._-]?customer)?)[._ -]?key(?!gen|size)"
 )
-_WORDS: Final = (
-    r"passw(?:or)?d|passphrase|\bpass|pwd|secret|token|credential(?!s?[._-]?source)|signature|\bsig"
-    r"|auth[._-]?user[._-]?info"
-    r"|master[._-]?key|api[._-]?key|access[._-]?key|account[._-]?key|shared[._-]?key|private[._-]?key|ssl\.key"
-    r"|subscription[._-]?key|functions[._-]?key"
-    r"|(?:encryption|sse)[._-]?(?:customer[._-]?)?key(?!gen|size)"
+#: A name that ends so tells of a secret, and is none: its class, its file, how long it holds.
+_ABOUT: Final = re.compile(
+    r"(?i)(?:exception|error|provider|class|source|manager|file|path|location|url|uri|endpoint|type"
+    r"|name|arn|ttl|lifetime|expir\w*|enabled|mechanism|policy|scope|version|length)s?\Z"
+    r"|\.(?:java|scala|kt|py)\Z"
 )
-#: The word alone is what parsers of SQL and of JSON stumble over.
-_BARE: Final = r"(?<![\w.\-])token"
-#: ``name=value``, ``name: value``, ``"name":"value"``, ``name -> value``, ``(name,value)``; where
-#: quotes tell the value, ``"name", "value"`` as in Python, and ``name 'value'`` as in SQL: within a
-#: line, and not where a parser names what it stumbled over (``Unrecognized token 'x'``), or a JSON
-#: text ends with the word and another key follows.
-#: Looked for where a run of a name's characters begins, and in no longer ones than anybody gives: a
-#: long text must not take long. Braces behind ``=`` are how SQL Server and ODBC quote, ``}}`` how
-#: they write ``}`` within; behind a colon they are JSON's.
-_NAMED: Final = re.compile(
-    r"(?i)(?P<name>(?<![\w.\-])(?![\w.$\-]{0,200}(?:Exception|Error)\b)"
-    rf"[\w.\-]{{0,100}}?(?:{_WORDS})[\w.\-]{{0,100}}"
-    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?P<beside>(?:(?<=[\"']),"
-    rf"(?!(?<={_BARE}[\"'],)\s*\"\w{{1,100}}\"\s?:)\s*|(?<!{_BARE})[ \t]+)(?=\\*[\"']))"
-    r"|(?<=\w),(?=[^\s)]{300}|[^\s)]{1,299}\))))"
-    r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
-    r"(?P<value>(?(beside)(?:(?P<mark>\\+[\"'])[^\n]*?(?:(?P=mark)|(?=\n)|$)"
-    r"|\"(?:[^\"\\\n]|\\[^\n])*\"?|'[^'\n]*'?)"
-    r"|(?:(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
-    r"|'[^']*(?:'|$)|(?<=[=])\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?|[^\s,;&\"'\)\]}]+)))"
+#: Quotes and signs, and how JSON in JSON, HTML and addresses write them.
+_QUOTE: Final = r"(?:\\*[\"'`]|\\+u002[27]|&quot;|&#3[49];|%2[27])"
+_SIGN: Final = r"(?:->|=>|:?={1,2}|:(?!:)|\\+u003[ad]|&#(?:58|61);|%3[ad])"
+#: Characters of a name, and of a value with blanks that only the next pair ends: nobody gives
+#: longer ones, and a long text must not take long.
+_LONGEST_NAME: Final = 100
+_LONGEST_BLANKS: Final = 300
+#: What stands between the word and its value: the rest of the name, which an f-string or a sum may
+#: have put together, what closes it, as in ``conf["x.password"]``, in a list of pairs a key called
+#: ``value``, and what joins them.
+_AFTER: Final = re.compile(
+    r"(?i)(?=(?P<rest>(?:[\w.]|-(?!>)|\$?\{[\w.]{0,60}\}"
+    rf"|[\"']\s?\+\s?[\w.()]{{1,60}}\s?\+\s?[\"']){{0,{_LONGEST_NAME}}}))(?P=rest)"
+    rf"{_QUOTE}?(?:\[[^\]\n]{{0,60}}\])?\]?"
+    rf"(?:(?:</\w{{1,20}}>)?\W{{1,30}}?value(?!\w){_QUOTE}?)?"
+    rf"(?:(?P<sign>\s*{_SIGN}\s*)"
+    r"|(?P<tag>(?<!-)>(?=[^\s<>.,;:)]))"
+    rf"|(?P<call>\((?=[frbu]{{0,2}}{_QUOTE}))"
+    rf"|(?P<beside>(?:(?<=[\"']),\s*|[ \t]+(?:(?:is|was)[ \t]+)?)(?!`)(?=[frbu]{{0,2}}{_QUOTE}))"
+    r"|(?P<tuple>(?<=\w),(?=[^\s)]))"
+    r"|(?P<blank>[ \t]+(?=\S)))"
+)
+#: After a comma: the next key of JSON, where the name only ended a sentence.
+_KEY: Final = re.compile(r"[\"']\w{1,100}[\"']\s?:")
+#: Kubernetes names a Secret so.
+_NO_SUCH: Final = re.compile(r"\"[\w.\-/]{1,253}\" (?:not found|is forbidden|already exists)")
+#: Parts of values.
+_OPENED: Final = re.compile(
+    rf"(?i)(?:!{{1,2}}\w{{1,20}} )?(?:[frbu]{{1,2}}(?=[\"']))?(?P<mark>{_QUOTE})"
+)
+_PAIR: Final = r"\s{0,3}[\w.\-]{1,60}[\"']?\s?(?:=|:|->)"
+#: With quotes doubled or with a backslash before; one that a letter follows is an apostrophe. Where
+#: there was a backslash, which may have been the value's last sign, a name's end closes nothing.
+_QUOTED: Final = {
+    quote: re.compile(
+        rf"(?:(?:[^{quote}\\]|{quote}{quote}|{quote}(?=\w)|\\(?:[^{quote}]|\Z))*"
+        rf"(?:\\{quote}(?:[^{quote}\\]|{quote}(?:{quote}|(?=\w|\s?[:=]))|\\(?:[\s\S]|\Z))*)?){quote}?"
+    )
+    for quote in "\"'`"
+}
+_BRACKETED: Final = re.compile(
+    r"(?:\w{1,40}\(|[\[(])(?:(?:\"[^\"\n]*\"|'[^'\n]*'|[^\])\"']){0,500}[\])]|[^\n]*)"
+)
+#: How SQL Server and ODBC quote, ``}}`` for ``}`` within.
+_BRACED: Final = re.compile(r"\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?")
+#: Of YAML: lines that go on, and a list's.
+_BLOCK: Final = re.compile(r"[|>][+-]?\d?[ \t]*(?:\n[ \t]+[^\n]*)+|- [^\n]*(?:\n[ \t]*- [^\n]*)*")
+#: Without quotes a separator or what closes belongs to the value where more of it follows at once.
+_WORDED: Final = re.compile(
+    rf"(?:\$\{{[^}}\n]{{0,100}}\}}|[^\s,;&\"'`)\]}}<\\]|\\(?!\\{{0,8}}[\"'`](?!\w))"
+    rf"|[,;&](?![\s,;&\"'`)\]}}]|\Z|{_PAIR})|[\"'`)\]}}](?=\w)(?!{_PAIR})|<(?!/))+"
+)
+#: One of several, whose value may hold blanks: up to the next pair, or the end of what they stand
+#: in. Before a colon and a blank there was a sentence.
+_NEXT: Final = r"[\s,;&]{1,3}[\w.\-]{1,100}\s?(?:=|->|:\s)"
+_LISTED: Final = {
+    before: re.compile(
+        rf"(?:[^{but}\n:\"']|:(?!\s)|[\"'](?![\s,)\]}}:])){{1,{_LONGEST_BLANKS}}}?(?={_NEXT}|{end})"
+    )
+    for before, but, end in (
+        (";", ";", r";\s?[\w. ]{1,60}="),
+        (",", r"({\[", r"[)\]}](?!\w)"),
+        *((opened, r"({\[", r"[)\]}](?!\w)|\Z") for opened in "({["),
+    )
+}
+_OF_ITS_OWN: Final = re.compile(rf"[^\n]+?(?={_NEXT}|\n|\Z)")
+_TUPLED: Final = {
+    "(": re.compile(r"[^)\n]{300}|[^)\n]{1,299}(?:[)\n]|\Z)"),
+    "": re.compile(r"[^\s)]{300}|[^\s)]{1,299}\)"),
+}
+_IN_TUPLE: Final = re.compile(rf"[^\n]{{1,{_LONGEST_BLANKS}}}?(?=\)(?:[\s,)\]]|\Z))")
+_IN_TAG: Final = re.compile(r"[^<\n]+")
+#: What a colon may be followed by in a sentence: a class, or two plain words.
+_SENTENCE: Final = re.compile(
+    r"[\w.$]{1,200}(?:Exception|Error)\b|(?:The|This|An?|Your|Invalid)\s"
+    r"|(?:[A-Z]?[a-z]{1,30}|[A-Z]{2,8}),? (?:[a-z]{1,30}|[A-Z][a-z]{1,30})(?![^\s,.:;)])"
+)
+_PLAIN: Final = re.compile(r"[A-Z]?[a-z]{1,15}(?![^\s,.:;)\]}'\"])")
+_NOTHING: Final = re.compile(
+    r"(?i)(?:null|none|true|false|yes|no|string|binary|u?int|bigint|long|double|boolean)"
+    r"(?![^\s,;&)\]}>|\"'])|\*{3}"
+)
+_NUMBER: Final = re.compile(r"\d{1,19}(?![^\s,;)\]}\"'])")
+_SCHEME: Final = re.compile(
+    r"(?i)(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws|negotiate|oauth|digest) +"
+)
+#: A line of a trace: no value goes over it.
+_TRACE: Final = re.compile(
+    r"\n(?=[ \t]*(?:at |\.{3} \d|Caused by|Suppressed: |File \"|Traceback |\[\.{3}\]"
+    r"|[\w.$]{1,200}(?:Exception|Error)\b))"
+)
+_LINE: Final = re.compile(r"\n")
+#: Tools take ``-u user:password``.
+_USER_OPTION: Final = re.compile(
+    r"(?P<name>(?<![\w\-])(?:-u|--(?:proxy-)?user)(?:[ =]|[\"'],\s?)[\"']?[^\s:\"',/]{1,100}:)"
+    r"[^\s\"',]+"
 )
 #: SQL gives a user a password without a sign between: ``IDENTIFIED BY 'x'``.
 _IDENTIFIED: Final = re.compile(
-    r"(?P<name>\b(?:(?i:identified(?: with \S{1,100})? by )(?=[\"'])|IDENTIFIED BY ))"
+    r"(?P<name>\b(?:(?i:identified(?: with \S{1,100})? by (?:values )?)(?=[\"'])"
+    r"|IDENTIFIED BY (?:VALUES )?))"
     r"(?P<value>'[^']*(?:'|$)|\"[^\"]*(?:\"|$)|[^\s,;]+)"
 )
+#: ``Bearer`` and ``Basic``, and how services let their tokens begin: of no word that anybody reads.
 _BY_ITSELF: Final = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?"
+    r"(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ(?:[\w\-]{8,2000}\.[\w\-]+(?:\.[\w\-]*)?|[\w\-]{2000}[\w\-.]*)"
     r"|\bdapi[0-9a-f]{32}\b"
-    r"|(?<=Bearer )[^\s,;\"']+|(?<=Basic )[A-Za-z0-9+/]{8,}={0,2}",
+    r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|[rs]k_live_|sk-|hf_|npm_|hv[bsr]\.|SG\.|ya29\.|AIza)"
+    r"(?=[\w\-.]{0,80}[A-Z])(?=[\w\-.]{0,80}\d)[\w\-.]{16,}"
+    r"|(?<=Basic )(?![a-z]+\b)[A-Za-z0-9+/]{8,}={0,2}"
+    r"|(?<=(?i:bearer) )(?!\w{1,40}=[\"'])"
+    r"(?:(?=[\w\-.~+/]{0,200}\d)[^\s,;\"']+|[\w\-.~+/]{16,}=*)",
     re.DOTALL,
 )
 STRUCK: Final = "***"
@@ -115,9 +216,165 @@ def redact(text: str) -> str:
     text = _S3_USER.sub(r"\1", _ORACLE_USER.sub(r"\1", text))
     text = redact_addresses(_BY_ITSELF.sub(STRUCK, text))
     text = _PATH.sub(lambda found: found["told"] or found["path"], text)
-    for pattern in (_HOOK, _IN_QUERY, _AUTHORIZATION, _IDENTIFIED, _NAMED):
+    for pattern in (_HOOK, _IN_QUERY, _IDENTIFIED, _USER_OPTION):
         text = pattern.sub(lambda found: found["name"] + STRUCK, text)
-    return text
+    return _redact_named(text)
+
+
+def _redact_named(text: str) -> str:
+    """The values behind names such as ``password``, however name and value are joined."""
+    kept: list[str] = []
+    done = at = 0
+    ends: dict[re.Pattern[str], list[int]] = {}
+
+    def end(of: re.Pattern[str], after: int) -> int:
+        if of not in ends:
+            ends[of] = [found.start() for found in of.finditer(text)]
+        following = bisect_left(ends[of], after)
+        return ends[of][following] if following < len(ends[of]) else len(text)
+
+    small = text.translate(_SMALL)
+    while word := _WORD.search(small, at):
+        at = word.end()
+        found = _AFTER.match(text, at)
+        if found is None:
+            continue
+        told = _told(text, word.start(), found, end)
+        if told is None or told[1] <= max(told[0], done):
+            continue
+        if told[0] > done or not kept:
+            kept += text[done : told[0]], STRUCK
+        done = told[1]
+        at = max(told[0], done - _LONGEST_NAME)  # the value may end with the name of another
+    return "".join((*kept, text[done:]))
+
+
+class _Joined(NamedTuple):
+    """A name and what follows it: how, from where, and where at the latest a value ends."""
+
+    text: str
+    begin: int
+    name: str
+    how: str
+    sign: str
+    at: int
+    stop: int
+
+    @property
+    def before(self) -> str:
+        """What the name stands behind: a sign, a line's end, or of a sentence anything else."""
+        said = self.text[max(self.begin - 64, 0) : self.begin]
+        said = said.rstrip("\"'`\\").rstrip(" \t-").removesuffix("export")
+        return said.rstrip(" \t")[-1:] or "\n"
+
+
+def _told(
+    text: str,
+    word: int,
+    found: re.Match[str],
+    end: Callable[[re.Pattern[str], int], int],
+) -> tuple[int, int] | None:
+    """Where the value begins and ends that ``found`` stands before; None where it is no secret."""
+    begin = word
+    while begin > max(0, word - _LONGEST_NAME) and (
+        text[begin - 1].isalnum() or text[begin - 1] in "_.-"
+    ):
+        begin -= 1
+    name, at, how = text[begin : found.end("rest")], found.end(), found.lastgroup or ""
+    if "azure." not in name and _ABOUT.search(name):  # there an account's name ends the key's
+        return None
+    stop = end(_LINE if how == "beside" else _TRACE, at - 1 if text[at - 1] == "\n" else at)
+    if how != "beside" and stop < at:
+        return None  # the sign was a line's last
+    joined = _Joined(text, begin, name, how, found["sign"] or "", at, stop)
+    if how == "blank" and not _is_setting(joined):
+        return None
+    if how == "beside" and not _is_beside(joined, found):
+        return None
+    if how == "tuple" and not _TUPLED[_opening(joined)].match(text, at):
+        return None
+    opened = _OPENED.match(text, at)
+    if opened is not None:
+        return at, _closed(joined, opened)
+    if how == "call":
+        return None
+    if how == "tag":
+        inside = _IN_TAG.match(text, at, stop)
+        return inside and inside.span()
+    return _unquoted(joined)
+
+
+def _opening(joined: _Joined) -> str:
+    return "(" if joined.text[joined.begin - 1 : joined.begin] == "(" else ""
+
+
+def _is_beside(joined: _Joined, found: re.Match[str]) -> bool:
+    """``"name", "value"`` and ``name 'value'``, and no sentence that a string or a name follows."""
+    text = joined.text
+    if "," in found["beside"]:
+        return text[joined.begin - 1 : joined.begin] != " " and not _KEY.match(text, joined.at)
+    bare = joined.name.lower() in ("token", "tokens", "pass") and text[found.end("rest")].isspace()
+    return not bare and not _NO_SUCH.match(text, joined.at)
+
+
+def _is_setting(joined: _Joined) -> bool:
+    """``--password x`` and ``fs.s3a.secret.key x``, and no sentence that names them, nor a path."""
+    text, name, at = joined.text, joined.name, joined.at
+    if text[at] in "-|<([`" or text[joined.begin - 1 : joined.begin] == "/":
+        return False
+    dotted = "." in name and not re.search(r"\.[A-Z]", name)
+    return name.startswith("-") or (dotted and not _PLAIN.match(text, at))
+
+
+def _closed(joined: _Joined, opened: re.Match[str]) -> int:
+    text, mark, at = joined.text, opened["mark"], opened.end()
+    if text.startswith(mark * 2, at) and mark in _QUOTED:  # three of them, as in Python
+        mark, at = mark * 3, at + 2
+    if mark in _QUOTED:
+        inside = _QUOTED[mark].match(text, at, joined.stop)
+        return inside.end() if inside else joined.stop
+    closing = re.compile(rf"(?<!\\){re.escape(mark)}").search(text, at, joined.stop)
+    return closing.end() if closing else joined.stop
+
+
+def _unquoted(joined: _Joined) -> tuple[int, int] | None:
+    text, name, at, before = joined.text, joined.name, joined.at, joined.before
+    header = name.lower().endswith("authorization")
+    scheme = _SCHEME.match(text, at) if header else None
+    at = scheme.end() if scheme else at
+    if _NOTHING.match(text, at):
+        return None
+    if re.search(r"(?i)tokens?\Z|id\Z|-\d+\Z", name) and _NUMBER.match(text, at):
+        return None  # how many, or of a topic called so the offset
+    if joined.sign.strip() == ":" and not scheme:
+        token = name.lower().endswith("token")
+        told = before not in "\n,;{[" or header or re.match(r"[A-Z]\w*[a-z]", name)
+        if (told or token) and joined.sign[-1:].isspace() and _SENTENCE.match(text, at):
+            return None
+        if told and token and _PLAIN.match(text, at):
+            return None
+    if text[at : at + 1] == "{" and "=" not in joined.sign:
+        return None  # JSON's: what is in it has names of its own
+    patterns: tuple[re.Pattern[str], ...] = (_WORDED,)
+    if joined.how == "tuple" and _opening(joined):
+        patterns = (_IN_TUPLE, _WORDED)
+    elif joined.sign and not header:
+        patterns = (_BRACED, _BLOCK, _BRACKETED, *_listed(before), _WORDED)
+    elif joined.sign:
+        patterns = (_BRACKETED, _WORDED)
+    for pattern in patterns:
+        if found := pattern.match(text, at, joined.stop):
+            # What goes on behind a bracket is the value's.
+            goes_on = text[found.end() : found.end() + 1].isalnum()
+            more = _WORDED.match(text, found.end(), joined.stop) if goes_on else None
+            return at, (more or found).end()
+    return None
+
+
+def _listed(before: str) -> tuple[re.Pattern[str], ...]:
+    if before == "\n":
+        return (_OF_ITS_OWN,)
+    return (_LISTED[before],) if before in _LISTED else ()
 
 
 def redact_long(text: str) -> str:
@@ -145,7 +402,9 @@ redact_again = lru_cache(maxsize=1024)(redact)
 def redact_conf(name: str, value: str) -> str:
     """The value of a setting of that name."""
     said = redact(f"{name}={value}")
-    return said[len(name) + 1 :] if said.startswith(f"{name}=") else STRUCK
+    if not said.startswith(f"{name}=") or said.startswith(f"{name}={STRUCK}"):
+        return STRUCK  # all of it: blanks, commas and quotes end nothing here
+    return said[len(name) + 1 :]
 
 
 def redact_event(value: Any, key: str = "") -> Any:

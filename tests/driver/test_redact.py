@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spark_listener.progress import read_progress
 from spark_listener.redact import LONGEST_TEXT, redact, redact_conf, redact_event, redact_long
+from tests.leaks import CUT, LEAKS, SECRET, SHOWN
 
 S = "hunter2X/y+z9=="  # as of AWS and Azure: slashes, plus, equals
 W = "hunter2X"
@@ -157,6 +158,26 @@ def test_secrets_of_the_real_world_are_struck_out(shape: str, kept: str) -> None
         assert redact(said) == said
 
 
+@pytest.mark.parametrize(("text", "left"), LEAKS)
+def test_secrets_as_people_post_them_are_struck_out_and_nothing_else(text: str, left: str) -> None:
+    assert redact(text) == left
+    assert redact(left) == left
+    assert SECRET not in redact(f"java.sql.X: {text} (see log)\n\tat a.b.c\nCaused by: y: {text}")
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_failures_without_a_secret_are_shown_as_they_are(text: str) -> None:
+    assert redact(text) == text
+    assert redact(f"Job aborted: {text}\n\tat a.b.c").endswith(f"{text}\n\tat a.b.c")
+
+
+@pytest.mark.parametrize("text", CUT)
+def test_a_text_that_is_cut_anywhere_shows_nothing_of_a_secret(text: str) -> None:
+    for end in range(len(text) + 1):
+        said = redact(text[:end])
+        assert SECRET not in said, said
+
+
 PLAIN = [
     "KafkaV2[Subscribe[orders,tokens]]",
     "DeltaSource[abfss://container@account.dfs.core.windows.net/x]",
@@ -195,7 +216,25 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 
 NAMES = st.sampled_from(["password", "kafka.ssl.key.password", "AccountKey", "my_api_key", "token"])
-JOINS = st.sampled_from(["=", ": ", " = ", " -> ", ":", '="', '": "', "='", '", "', " '"])
+JOINS = st.sampled_from(
+    [
+        "=",
+        ": ",
+        " = ",
+        " -> ",
+        ":",
+        '="',
+        '": "',
+        "='",
+        '", "',
+        " '",
+        '"] = "',
+        "=f'",
+        ': ["',
+        ":=",
+        "('",
+    ]
+)
 NOISE = st.text(alphabet="abc =:;,/'\"{}()[]\n@?&", max_size=30)
 
 
@@ -205,8 +244,12 @@ def test_a_value_behind_a_secrets_name_is_never_left(
     before: str, name: str, join: str, after: str
 ) -> None:
     # What a parser stumbled over, and a key of JSON, are none's.
-    assume(name != "token" or (join != " '" and not re.match(r'"\s?:', after)))
-    text = f"{before} {name}{join}hunter2{after}"
+    assume(
+        not (name == "token" and join == " '")
+        and not (join == '", "' and re.match(r'"\s?:', after))
+    )
+    quote = '"' if join[0] == '"' else ""
+    text = f"{before} {quote}{name}{join}hunter2{after}"
     assert "hunter2" not in redact(text)
     event = {"body": {"sources": [{"description": text}], "sink": {"description": text}}}
     assert "hunter2" not in json.dumps(redact_event(event))
@@ -262,10 +305,63 @@ def test_a_long_text_takes_no_longer_for_each_of_its_characters() -> None:
         "token," * 45 + " ",  # too short to be a value, unless its bracket closes
         "eyJ-",
         "eyJ-" * 400 + " ",
+        "password=[\n",
+        "password='\\'",
+        "password: |\n x",
+        ";password=a b",
+        "\npassword=, ",
+        "(password,a ",
+        "{password=" + "b " * 100,
+        "secret{a}",
+        'secret"+a+"',
+        "password</a><value",
+        "\\\\",
+        "password=\\\\",
+        "http://a:b/",
+        "jdbc:oracle:thin:a/",
+        "-u a:",
+        "ghp_Aa1",
+        "bearer a",
+        "\nA",
     ):
-        small = min(seconds(piece * (4_000 // len(piece))) for _ in range(3))
-        large = min(seconds(piece * (32_000 // len(piece))) for _ in range(3))
+        small = min(seconds(piece * (3_000 // len(piece))) for _ in range(3))
+        large = min(seconds(piece * (24_000 // len(piece))) for _ in range(2))
         assert large < 8 * 4 * small + 0.02, piece
+
+
+def test_a_mebibyte_of_what_is_hardest_takes_twice_as_long_as_half_of_it() -> None:
+    def seconds(length: int) -> float:
+        hard = 'password=[\n (token,a "secret" " pw=\'\\\' x://a:b/ a.key: a b '
+        text = hard * (length // len(hard))
+        begun = time.process_time()
+        redact(text)
+        return time.process_time() - begun
+
+    assert seconds(2**20) < 3 * seconds(2**19) + 0.1
+
+
+def test_a_setting_is_struck_out_to_the_end_of_its_line() -> None:
+    said = redact(
+        "HOME=/r\n  DB_PASSWORD=hunter2 hunter2, hunter2\nexport A_TOKEN=hunter2 hunter2\nB=c"
+    )
+    assert said == "HOME=/r\n  DB_PASSWORD=***\nexport A_TOKEN=***\nB=c"
+    assert redact("DB_PASSWORD=hunter2 DB_HOST=db refused") == "DB_PASSWORD=*** DB_HOST=db refused"
+    for value in ("a hunter2", "a, b=hunter2", "'a' hunter2", 'a"hunter2', "a;hunter2"):
+        assert redact_conf("spark.x.password", value) == "***"
+
+
+@pytest.mark.parametrize("length", [2, 60, 100])
+def test_a_name_is_as_long_as_people_give_it(length: int) -> None:
+    assert redact(f"db.password{'x' * length}=hunter2") == f"db.password{'x' * length}=***"
+    assert redact(f"-{'x' * (length - 2)}-token hunter2").endswith("-token ***")
+
+
+@pytest.mark.parametrize("blanks", [1, 100, 140])
+def test_a_value_with_blanks_ends_with_the_next_pair(blanks: int) -> None:
+    value = f"hunter2{' x' * blanks}"
+    assert redact(f"{{a=b, password={value}, c=d}}") == "{a=b, password=***, c=d}"
+    assert redact(f"Server=x;Password={value};Database=d") == "Server=x;Password=***;Database=d"
+    assert redact(f"(a.password,{value})") == "(a.password,***)"
 
 
 def test_settings_and_events() -> None:

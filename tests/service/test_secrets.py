@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.leaks import LEAKS, SECRET
 from tests.service import wire
 from tests.service.agents import AgentProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECRET = "hunter2X"
 SHAPES = (
     f"jdbc:sqlserver://db;user=sa;password={SECRET};encrypt=true",
     f'KafkaV2[Subscribe[x]] sasl.jaas.config=y required password="{SECRET}";',
     f"s3a://AKID:{SECRET}/y@bucket/path",
     f"AccountName=a;AccountKey={SECRET}==;EndpointSuffix=x",
+    "\n\tat a.b(c)\nCaused by: y: ".join(text for text, _ in LEAKS),
 )
 
 
