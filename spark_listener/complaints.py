@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from spark_listener.redact import LONGEST_TEXT, redact
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -71,5 +73,5 @@ def _first_words(error: BaseException) -> str:
     """The first line; of an error of py4j's that only names a call, what Java threw too."""
     first, *rest = str(error).strip().splitlines() or [""]
     if rest and first.startswith("An error occurred while calling"):
-        return f"{first} {rest[0].strip()}"
-    return first
+        first = f"{first} {rest[0].strip()}"
+    return redact(first[:LONGEST_TEXT])

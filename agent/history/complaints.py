@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_listener.redact import redact
+
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _CALLING: Final = "An error occurred while calling "
 
@@ -27,4 +29,4 @@ def line_of(error: Exception) -> str:
     lines = (trace if found else cause).split("\n")
     lines = [line for line in lines if not line.startswith((" ", "\t", _CALLING))]
     told = next((line.strip(": ") for line in lines if line.strip()), "")
-    return (told or type(error).__name__)[:300]
+    return redact(told or type(error).__name__)[:300]

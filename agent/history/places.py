@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from agent.files import open_regular
 from agent.history.complaints import failures, line_of
 from agent.history.logs import Found
+from spark_listener.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -305,7 +306,7 @@ class _named:  # noqa: N801 - used as a statement
         if isinstance(error, Py4JJavaError):
             java = error.java_exception
             name = str(java.getClass().getSimpleName())
-            said = str(java.getMessage() or "").split("\n")[0][:300]
+            said = redact(str(java.getMessage() or "").split("\n")[0])[:300]
             raise NoSuchPlace(f"{self._address}: {name}: {said}") from None
         if isinstance(error, failures()):
             raise NoSuchPlace(f"{self._address}: {line_of(error)}") from None

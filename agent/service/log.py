@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import structlog
 
+from spark_listener.redact import redact
+
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
@@ -135,7 +137,7 @@ def _with_traceback(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 def _harmless(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return fit(str(value))
+    return fit(redact(str(value)[: 4 * LONGEST_VALUE]))  # cut after: a value may hold a name's end
 
 
 def _json_line(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> str:

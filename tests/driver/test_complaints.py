@@ -38,6 +38,11 @@ def test_what_java_threw_is_named_and_its_stack_is_not(caplog: pytest.LogCapture
     assert caplog.messages[2].endswith("RuntimeError: one")
 
 
+def test_no_secret_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    Complaints().error("reading", RuntimeError('cannot open jdbc:x;password="hunter2 x" as sa'))
+    assert caplog.messages[0].endswith("RuntimeError: cannot open jdbc:x;password=*** as sa")
+
+
 def test_once_spark_has_stopped_there_is_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
     stopped = False
     complaints = Complaints()

@@ -33,6 +33,7 @@ _ABORTED = (
         (_ABORTED, "ModuleNotFoundError: No module named 'msgspec'"),
         (f"Bad address\n\nJVM stacktrace:\na.b.C: Bad address\n{_AT}", "Bad address"),
         ("", "RuntimeError"),
+        ("Bad address s3a://k:hunter2@b/x?token=hunter2", "Bad address s3a://b/x"),
     ],
 )
 def test_the_line_that_tells_what_was_wrong(text: str, line: str) -> None:

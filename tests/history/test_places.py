@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from agent.history.logs import Found, log_files
-from agent.history.places import GONE, Named, NoSuchPlace, Places, within
+from agent.history.places import GONE, Named, NoSuchPlace, Places, _named, within
 
 
 @pytest.mark.parametrize(
@@ -184,3 +184,18 @@ def test_what_hdfs_does_not_show_of_a_file_that_is_written_to(
     system.stream = Stream("FSDataInputStream", 500)
     assert places.unclosed_bytes(path, 0) == 0
     assert system.stream.closed
+
+
+def test_what_java_says_of_a_place_holds_no_secret() -> None:
+    class Java:
+        def __getattr__(self, name: str) -> object:
+            return lambda: "IOException" if name == "getSimpleName" else self
+
+        def getMessage(self) -> str:
+            return "403 for s3a://k:hunter2@b/x, fs.s3a.secret.key=hunter2\n\tat a.b"
+
+    error = Py4JJavaError.__new__(Py4JJavaError)
+    error.java_exception = Java()
+    with pytest.raises(NoSuchPlace) as told, _named("s3a://b/x"):
+        raise error
+    assert str(told.value) == "s3a://b/x: IOException: 403 for s3a://b/x, fs.s3a.secret.key=***"

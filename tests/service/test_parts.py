@@ -386,6 +386,16 @@ def test_errors_show_where_but_no_values(stream: io.StringIO) -> None:
     assert "s3cret" not in stream.getvalue()
 
 
+def test_no_secret_of_an_error_is_logged(stream: io.StringIO) -> None:
+    log.configure("json", "info", stream)
+    error = ValueError('conf["a.password"] = "hunter2", as ' + "x" * log.LONGEST_VALUE)
+    structlog.get_logger().error("s3a://k:hunter2@b/p", exc_info=error, of="token=hunter2")
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["of"]) == ("s3a://b/p", "token=***")
+    assert line["error"].startswith('ValueError: conf["a.password"] = ***, as xx')
+    assert "hunter2" not in stream.getvalue()
+
+
 def test_a_log_that_cannot_be_written_ends_nothing() -> None:
     full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115 - closing fails too
     log.configure("json", "info", full)
