@@ -54,11 +54,11 @@ _HOOK: Final = re.compile(
 #: Of names, in small letters: looked for in a text made small, several times as fast.
 _SMALL: Final = {ord(large): large.lower() for large in ascii_uppercase}
 _WORD: Final = re.compile(
-    r"passw(?:or)?[dt]|passphrase|passcode|(?<!by)(?<!com)pass(?![a-z])|pwd"
+    r"pa?ss?wo?r?[dt]|passphrase|passcode|(?<!by)(?<!com)pass(?![a-z])|pwd"
     r"|(?<![a-z])(?:db)?pw(?![a-z])|secret(?:[._ -]?(?:access[._ -]?)?key)?|token(?!iz)|credential"
     r"|client[._-]?assertion|signature|(?<![a-z])sig(?![a-z])|cookie|jsessionid|authorization"
     r"|auth[._-]?user[._-]?info|(?<=\.)auth(?![\w.\-])|(?<=azure\.)sas(?=\.)"
-    r"|(?:master|api|access|account|shared|private|subscription|functions|signing|storage|auth|sas"
+    r"|(?:master|api|access|account|shared|private|subscription|functions|signing|storage|auth(?:entication)?|sas"
     r"|ssl|(?:encryption|sse)(?:[._-]?customer)?)[._ -]?key(?!gen|size)"
 )
 #: A name that ends so tells of a secret, and is none: its class, its file, how long it holds.
@@ -69,7 +69,8 @@ _ABOUT: Final = re.compile(
 )
 #: Quotes and signs, and how JSON in JSON, HTML and addresses write them.
 _QUOTE: Final = r"(?:\\*[\"'`]|\\+u002[27]|&quot;|&#3[49];|%2[27])"
-_SIGN: Final = r"(?:->|=>|:?={1,2}|:(?!:)|\\+u003[ad]|&#(?:58|61);|%3[ad])"
+_SIGN: Final = r"(?:->|=>|[:!]?={1,3}|:(?!:)|\\+u003[ad]|&#(?:58|61);|%3[ad])"
+_TYPED: Final = r":\s?[\w.]{1,30}(?:\[[\w., ]{1,60}\])?\s?=\s?"  # as in ``password: str = "x"``
 #: Characters of a name, and of a value with blanks that only the next pair ends: nobody gives
 #: longer ones, and a long text must not take long.
 _LONGEST_NAME: Final = 100
@@ -82,10 +83,11 @@ _AFTER: Final = re.compile(
     rf"|[\"']\s?\+\s?[\w.()]{{1,60}}\s?\+\s?[\"']){{0,{_LONGEST_NAME}}}))(?P=rest)"
     rf"{_QUOTE}?(?:\[[^\]\n]{{0,60}}\])?\]?"
     rf"(?:(?:</\w{{1,20}}>)?\W{{1,30}}?value(?!\w){_QUOTE}?)?"
-    rf"(?:(?P<sign>\s*{_SIGN}\s*)"
+    rf"(?:(?P<sign>\s*(?:{_TYPED}(?={_QUOTE}|\*{{3}})|{_SIGN}\s*))"
     r"|(?P<tag>(?<!-)>(?=[^\s<>.,;:)]))"
     rf"|(?P<call>\((?=[frbu]{{0,2}}{_QUOTE}))"
-    rf"|(?P<beside>(?:(?<=[\"']),\s*|[ \t]+(?:(?:is|was)[ \t]+)?)(?!`)(?=[frbu]{{0,2}}{_QUOTE}))"
+    r"|(?P<beside>(?:(?<=[\w\"'])\s?,\s*|[ \t]+(?:(?:is|was)[ \t]+)?)"
+    rf"(?!`)(?=[frbu]{{0,2}}{_QUOTE}))"
     r"|(?P<tuple>(?<=\w),(?=[^\s)]))"
     r"|(?P<blank>[ \t]+(?=\S)))"
 )
@@ -147,11 +149,12 @@ _SENTENCE: Final = re.compile(
 _PLAIN: Final = re.compile(r"[A-Z]?[a-z]{1,15}(?![^\s,.:;)\]}'\"])")
 _NOTHING: Final = re.compile(
     r"(?i)(?:null|none|true|false|yes|no|string|binary|u?int|bigint|long|double|boolean)"
-    r"(?![^\s,;&)\]}>|\"'])|\*{3}"
+    r"(?![^\s,;&)\]}>|\"'`])|\*{3}"
 )
 _NUMBER: Final = re.compile(r"\d{1,19}(?![^\s,;)\]}\"'])")
 _SCHEME: Final = re.compile(
-    r"(?i)(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws|negotiate|oauth|digest) +"
+    r"(?i)(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws|negotiate|oauth|digest"
+    r"|ntlm) +"
 )
 #: A line of a trace: no value goes over it.
 _TRACE: Final = re.compile(
@@ -177,8 +180,10 @@ _BY_ITSELF: Final = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ(?:[\w\-]{8,2000}\.[\w\-]+(?:\.[\w\-]*)?|[\w\-]{2000}[\w\-.]*)"
     r"|\bdapi[0-9a-f]{32}\b"
-    r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|[rs]k_live_|sk-|hf_|npm_|hv[bsr]\.|SG\.|ya29\.|AIza)"
+    r"|\b(?:gh[oprsu]_|github_pat_|gl[a-z]{2,6}-|xox[a-z]-|[rs]k_live_|sk-|hf_|npm_|hv[bsr]\.|SG\.|ya29\.|AIza)"
     r"(?=[\w\-.]{0,80}[A-Z])(?=[\w\-.]{0,80}\d)[\w\-.]{16,}"
+    r"|\b[A-Za-z]{2,12}(?:[_\-][A-Za-z0-9]{1,6}){0,2}[_\-](?=[A-Za-z0-9]{0,40}[A-Z])"
+    r"(?=[A-Za-z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,20}\d){3})[A-Za-z0-9]{20,}[\w\-]*"
     r"|(?<=Basic )(?![a-z]+\b)[A-Za-z0-9+/]{8,}={0,2}"
     r"|(?<=(?i:bearer) )(?!\w{1,40}=[\"'])"
     r"(?:(?=[\w\-.~+/]{0,200}\d)[^\s,;\"']+|[\w\-.~+/]{16,}=*)",
@@ -312,7 +317,9 @@ def _is_beside(joined: _Joined, found: re.Match[str]) -> bool:
     """``"name", "value"`` and ``name 'value'``, and no sentence that a string or a name follows."""
     text = joined.text
     if "," in found["beside"]:
-        return text[joined.begin - 1 : joined.begin] != " " and not _KEY.match(text, joined.at)
+        before, closed = text[joined.begin - 1 : joined.begin], text[found.end("rest")] in "\"'\\"
+        told = before != " " if closed else before == "(" or joined.name.isupper()
+        return told and not _KEY.match(text, joined.at)
     bare = joined.name.lower() in ("token", "tokens", "pass") and text[found.end("rest")].isspace()
     return not bare and not _NO_SUCH.match(text, joined.at)
 
