@@ -42,4 +42,4 @@ def first_line(text: str, longest: int = 300) -> str:
     # Cut before and after: what strikes secrets out takes long over a long line, and a value that
     # is cut in its middle is still behind its name.
     line = text.lstrip()[: 4 * longest].split("\n", 1)[0].rstrip()
-    return redact(plain(line))[:longest]
+    return plain(redact(line))[:longest]  # a tab, too, joins a name and its value

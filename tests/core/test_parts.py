@@ -209,6 +209,7 @@ def test_two_names_never_become_one(one: str, other: str) -> None:
 def test_only_the_first_line_of_an_exception_is_shown() -> None:
     assert first_line("boom\n\tat x") == "boom"
     assert len(first_line("y" * 5000)) <= 300
+    assert first_line("no a.password\thunter2 there\n") == "no a.password\ufffd*** there"
 
 
 # -- triggers, buckets, policy -------------------------------------------------------------------

@@ -16,6 +16,8 @@ SHAPES = (
     f'KafkaV2[Subscribe[x]] sasl.jaas.config=y required password="{SECRET}";',
     f"s3a://AKID:{SECRET}/y@bucket/path",
     f"AccountName=a;AccountKey={SECRET}==;EndpointSuffix=x",
+    # What is shown of a failure is the line that tells, here without the name.
+    f'conf.set("a.password",\n    "{SECRET}"): Connection refused',
     "\n\tat a.b(c)\nCaused by: y: ".join(text for text, _ in LEAKS),
 )
 

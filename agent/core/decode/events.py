@@ -28,7 +28,7 @@ from agent.core.decode.stages import BatchWork, batch_work
 from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.delta import offset_of
-from spark_listener.redact import both_ends, redact, redact_again, redact_conf
+from spark_listener.redact import both_ends, redact, redact_again, redact_conf, redact_long
 from spark_listener.wire import (
     LONGEST_APPLICATION_NAME,
     MAX_EVENTS_PER_REQUEST,
@@ -813,7 +813,8 @@ def _error_class(value: object) -> str | None:
 
 
 def _exception(value: object) -> str | None:
-    return both_ends(value, MAX_TEXT) if isinstance(value, str) else None
+    # All of it, before a line is looked for: a name and its value may stand on two.
+    return both_ends(redact_long(value), MAX_TEXT) if isinstance(value, str) else None
 
 
 def _time_or_none(value: object) -> float | None:
