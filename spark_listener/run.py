@@ -6,6 +6,7 @@ and tracebacks are its own.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import logging
@@ -50,9 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"weir-run: {job} cannot be read: {error.strerror or error}\n")
         return 2
-    except (SyntaxError, ValueError):
-        # As Python itself would: the traceback of the job's own error, exit code 1.
-        sys.excepthook(*_own_error())
+    except (SyntaxError, ValueError) as error:
+        _show(error)
         return 1
     sys.argv = given
     _set_import_path(job)
@@ -61,30 +61,64 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(code: types.CodeType, path: str) -> int:
+    python_made = vars(sys.modules["__main__"])
     module = types.ModuleType("__main__")
     module.__file__ = path
-    module.__dict__["__builtins__"] = __builtins__
+    module.__loader__ = SourceFileLoader("__main__", path)
+    # A job may say `__builtins__.sum` where PySpark's functions have taken the name: in any other
+    # module than `__main__`, such as this one, it is a dictionary.
+    module.__dict__["__builtins__"] = builtins
     module.__dict__["__cached__"] = None
+    if "__annotations__" in python_made:  # up to 3.13
+        module.__annotations__ = {}
     sys.modules["__main__"] = module
     try:
         exec(code, module.__dict__)  # noqa: S102 - running it is what was asked for
     except SystemExit:
         raise
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        sys.excepthook(*_own_error())
-        return 1
-    return 0
+    except BaseException as failed:
+        error = failed
+    else:
+        return 0
+    _show(error)
+    if isinstance(error, KeyboardInterrupt):
+        _say_nothing_of(error)
+        raise error  # Python ends by the signal, as it does where a job is interrupted
+    return 1
 
 
-def _own_error() -> tuple[Any, Any, Any]:
-    """The error being handled, without the frame of ours that stands first in its traceback."""
-    kind, error, trace = sys.exc_info()
-    trace = trace.tb_next if trace is not None else None
-    if error is not None:
-        error.__traceback__ = trace
-    return kind, error, trace
+def _show(error: BaseException) -> None:
+    """Says of an error of the job's own what Python itself would: no frame of ours stands first.
+
+    What runs at the exit finds it where it looks. The hook may be the job's own, and may fail.
+    """
+    trace = error.__traceback__
+    error.__traceback__ = trace = trace.tb_next if trace is not None else None
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit:
+        raise
+    except BaseException as another:
+        trace = another.__traceback__
+        another.__traceback__ = trace.tb_next if trace is not None else None
+        sys.stderr.write("Error in sys.excepthook:\n")
+        sys.__excepthook__(type(another), another, another.__traceback__)
+        sys.stderr.write("\nOriginal exception was:\n")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _say_nothing_of(error: BaseException) -> None:
+    """It was shown; what Python shows once it has passed through here has frames of ours."""
+    hook, trace = sys.excepthook, error.__traceback__
+
+    def silent(*_: object) -> None:
+        sys.excepthook = hook
+        sys.last_traceback = error.__traceback__ = trace
+
+    sys.excepthook = silent
 
 
 def _set_import_path(job: Path) -> None:
@@ -115,12 +149,13 @@ def install_hooks() -> None:
         return
     from spark_listener import attachment
 
-    lock = threading.Lock()
+    lock = threading.RLock()  # what a signal calls comes in between, and may start a query too
     met: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def say_where(session: Any) -> None:
-        if attachment.of_connect(session):  # whose queries start elsewhere
-            attachment.attach(session)
+    def say_where(writer: Any) -> None:
+        if writer._session not in met:
+            met.add(writer._session)
+            attachment.attach(writer._session)  # which asks its server
 
     def attach_streaming(writer: Any) -> None:
         session = writer._df.sparkSession
@@ -129,14 +164,19 @@ def install_hooks() -> None:
                 attachment.attach_started(session)
                 met.add(session)
 
-    def around_sessions(module: Any) -> None:
-        _around(module.SparkSession.Builder, "getOrCreate", after=say_where)
+    def before_starts(hook: Callable[[Any], object]) -> Callable[[Any], None]:
+        def put_in(module: Any) -> None:
+            for start in ("start", "toTable"):
+                _before(module.DataStreamWriter, start, hook)
 
-    def around_queries(module: Any) -> None:
-        for start in ("start", "toTable"):
-            _around(module.DataStreamWriter, start, before=attach_streaming)
+        return put_in
 
-    _AtImport({"pyspark.sql": around_sessions, "pyspark.sql.streaming": around_queries}).begin()
+    _AtImport(
+        {
+            "pyspark.sql.streaming": before_starts(attach_streaming),
+            "pyspark.sql.connect.streaming.readwriter": before_starts(say_where),
+        }
+    ).begin()
 
 
 def _warn(reason: str) -> None:
@@ -222,30 +262,39 @@ class _AtImport:
             _warn(f"it finds no hold in PySpark: {type(error).__name__}: {error}")
 
 
-def _around(
-    owner: Any,
-    name: str,
-    *,
-    before: Callable[[Any], object] | None = None,
-    after: Callable[[Any], object] | None = None,
-) -> None:
-    """Has ``before`` see what a method is called on, and ``after`` what it gives."""
-    original = getattr(owner, name, None)
-    if original is None or getattr(original, "weir_hook", False):
-        return
+def _before(owner: Any, name: str, hook: Callable[[Any], object]) -> None:
+    """Has ``hook`` see what a method is about to be called on."""
+    method = getattr(owner, name)
+    if not hasattr(method, "weir_hook"):
+        setattr(owner, name, _Seen(method, hook))
 
-    @functools.wraps(original)
-    def hooked(*arguments: Any, **options: Any) -> Any:
-        if before is not None and arguments:
-            with contextlib.suppress(Exception):
-                before(arguments[0])
-        result = original(*arguments, **options)
-        if after is not None:
-            after(result)
-        return result
 
-    hooked.weir_hook = True  # type: ignore[attr-defined]
-    setattr(owner, name, hooked)
+class _Seen:
+    """A method of which a hook sees each object that it is taken from.
+
+    What is called is the method itself: a function around it would stand in the traceback of
+    whatever it raises. Only who takes it from the class, to put one of his own there, has one.
+    """
+
+    def __init__(self, method: Callable[..., Any], hook: Callable[[Any], object]) -> None:
+        @functools.wraps(method)
+        def hooked(*arguments: Any, **options: Any) -> Any:
+            if arguments:
+                self._see(arguments[0])
+            return method(*arguments, **options)
+
+        hooked.weir_hook = True  # type: ignore[attr-defined]
+        self._method, self._hook, self._hooked = method, hook, hooked
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self._hooked
+        self._see(instance)
+        return types.MethodType(self._method, instance)
+
+    def _see(self, instance: Any) -> None:
+        with contextlib.suppress(Exception):
+            self._hook(instance)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +27,17 @@ def weir_run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
         timeout=60,
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+
+def as_python_does(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
         check=False,
     )
 
@@ -101,12 +112,77 @@ def test_a_traceback_is_the_one_python_itself_would_give(
     if pyspark:
         text = f"import sys\nsys.path.insert(0, {a_pyspark(tmp_path, sql=pyspark)!r})\n{text}"
     path = job(tmp_path, text)
-    plain = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, timeout=60, check=False
-    )
+    plain = as_python_does(path)
     ours = weir_run(path)
     assert ours.returncode == plain.returncode == 1
     assert ours.stderr == plain.stderr
+
+
+@pytest.mark.parametrize("call", ["start()", "toTable('t')", "interval(raises=True)"])
+def test_no_frame_of_ours_stands_in_the_traceback_of_what_pyspark_raises(
+    tmp_path: Path, call: str
+) -> None:
+    """A query that is refused is where a job fails first; a job may bring its own ``start``."""
+    streaming = (
+        "class DataStreamWriter:\n"
+        "    def __init__(self, df): self._df = df\n"
+        "    def start(self, raises=True): return 1 / 0 if raises else 'a query'\n"
+        "    def toTable(self, name): return self.start()\n"
+    )
+    text = (
+        f"import sys\nsys.path.insert(0, {a_pyspark(tmp_path, **{'sql/streaming': streaming})!r})\n"
+        "from pyspark.sql.streaming import DataStreamWriter\n"
+        "class Mine(DataStreamWriter):\n"
+        "    def interval(self, raises): return super().start(raises)\n"
+        f"print(Mine(None).start(raises=False), flush=True)\nMine(None).{call}\n"
+    )
+    path = job(tmp_path, text)
+    plain = as_python_does(path)
+    ours = weir_run(path)
+    assert plain.returncode == ours.returncode == 1
+    assert ours.stdout == plain.stdout == "a query\n"
+    assert ours.stderr == plain.stderr
+    assert "ZeroDivisionError" in ours.stderr
+
+
+#: What is the module's own, of what a job may use, and how it ends.
+TELLS = """
+import atexit, os, signal, sys
+from pyspark_functions import *
+print({name: type(of).__name__ for name, of in sorted(globals().items()) if name[:2] == "__"})
+print(__builtins__.sum([1, 2]), __loader__.get_filename("__main__") == __file__)
+def told():
+    last = [getattr(sys, f"last_{what}", None) for what in ("type", "value", "exc")]
+    trace = getattr(sys, "last_traceback", None)
+    print(*last, trace and trace.tb_frame.f_code.co_name)
+atexit.register(told)
+def fail():
+    os.kill(os.getpid(), signal.SIGINT) if "int" in sys.argv else 1 / 0
+def hook(kind, error, trace):
+    print("hook", kind, trace.tb_next.tb_frame.f_code.co_name, sys.exc_info(), flush=True)
+    sys.exit(9) if "exit" in sys.argv else open("/none/of/this") if "bad" in sys.argv else None
+if "hook" in sys.argv:
+    sys.excepthook = hook
+if len(sys.argv) > 1:
+    fail()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("int",), ("int", "hook"), ("hook",), ("hook", "bad"), ("hook", "exit")]
+)
+def test_a_job_finds_in_its_module_and_at_its_end_what_it_does_under_python(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "pyspark_functions.py").write_text("def sum(column): raise TypeError\n")
+    path = job(tmp_path, TELLS)
+    plain = as_python_does(path, *arguments)
+    ours = weir_run(path, *arguments)
+    assert ours.stdout == plain.stdout
+    assert ours.stderr == plain.stderr
+    assert ours.returncode == plain.returncode
+    assert "'module'" in ours.stdout
+    assert "3 True" in ours.stdout
 
 
 @pytest.mark.parametrize("last", ["", "1 / 0\n", "x = = 3\n"])
@@ -120,14 +196,7 @@ def test_a_job_by_a_relative_name_is_where_python_itself_has_it(tmp_path: Path, 
     )
     (tmp_path / "linked").symlink_to("kept")
     name = "./linked/../kept/job.py"
-    plain = subprocess.run(
-        [sys.executable, name],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    plain = as_python_does(name, cwd=tmp_path)
     ours = weir_run(name, cwd=tmp_path)
     assert ours.returncode == plain.returncode == (1 if last else 0)
     assert ours.stdout == plain.stdout
@@ -264,6 +333,40 @@ def test_a_job_that_brings_pyspark_in_by_its_own_code_is_watched(
     assert (done.returncode, done.stdout.splitlines()) == (5, [*said, "streamed"])
 
 
+def test_a_client_of_spark_connect_is_told_with_its_first_query_and_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Nothing is asked of its server before: a job that streams nothing hears nothing."""
+    of_connect = {
+        "sql/connect": "",
+        "sql/connect/session": (
+            "class Conf:\n    def get(self, name, default): print('asked'); return default\n"
+            "class SparkSession:\n    conf = Conf()\n"
+        ),
+        "sql/connect/streaming": "",
+        "sql/connect/streaming/readwriter": (
+            "class DataStreamWriter:\n"
+            "    def __init__(self, plan, session): self._session = session\n"
+            "    def start(self): return 'a query'\n"
+            "    toTable = start\n"
+        ),
+    }
+    path = job(
+        tmp_path,
+        f"import sys\nsys.path.insert(0, {a_pyspark(tmp_path, **of_connect)!r})\n"
+        "from pyspark.sql.connect.session import SparkSession\n"
+        "from pyspark.sql.connect.streaming.readwriter import DataStreamWriter\n"
+        "writer = DataStreamWriter(None, SparkSession())\n"
+        "sys.stderr.write('made\\n')\n"
+        "print(writer.start(), writer.toTable())\nsys.exit(5)\n",
+    )
+    done = weir_run(path)
+    assert (done.returncode, done.stdout) == (5, "asked\nasked\na query a query\n"), done.stderr
+    made, said = done.stderr.splitlines()
+    assert made == "made"
+    assert said.startswith("weir is off: this is a Spark Connect session")
+
+
 def test_a_job_without_pyspark_needs_none(tmp_path: Path) -> None:
     path = job(tmp_path, "import sys; print('pyspark' in sys.modules); sys.exit(5)")
     done = weir_run(path)
@@ -295,8 +398,8 @@ sys.path_hooks.insert(0, only_it)
     [
         (
             "",
-            {"sql": "SparkSession = None\n", "sql/streaming": ""},
-            "AttributeError: 'NoneType' object has no attribute 'Builder'",
+            {"sql/streaming": "DataStreamWriter = None\n"},
+            "AttributeError: 'NoneType' object has no attribute 'start'",
         ),
         (ANOTHER_FINDER, {}, "ValueError: "),
         (ANOTHER_LOADER, {}, "TypeError: PySpark is loaded by a Own"),
@@ -390,3 +493,30 @@ def test_a_query_does_not_start_while_another_thread_still_attaches_its_session(
         goes_on.set()
     assert not done
     assert [one.result() for one in starts] == [True, True]
+
+
+def test_a_query_that_a_signal_starts_meanwhile_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its handler runs in the thread that attaches, and nothing goes on before it returns."""
+    from pyspark.sql.streaming import DataStreamWriter
+
+    class Session:
+        """Of both queries."""
+
+    writer: Any = SimpleNamespace(_df=SimpleNamespace(sparkSession=Session()))
+    begun: list[Any] = []
+
+    def attach_started(session: Any) -> None:
+        if not begun:
+            begun.append(session)
+            begun.append(DataStreamWriter.start(writer))
+
+    monkeypatch.setattr(attachment, "attach_started", attach_started)
+    monkeypatch.setattr(DataStreamWriter, "start", lambda _: "a query")
+    run.install_hooks()
+    starts = Thread(target=DataStreamWriter.start, args=(writer,), daemon=True)
+    starts.start()
+    starts.join(60)
+    assert not starts.is_alive()
+    assert begun == [writer._df.sparkSession, "a query"]
