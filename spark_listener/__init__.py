@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_listener.attachment import Attachment
 
 #: As in pyproject.toml. With ``--py-files`` nothing else looks at it, and PySpark 3.5 takes 3.8: so
-#: such a Python must be able to read this file, and ``run``.
+#: such a Python must be able to read this file, ``run`` and ``handlers``.
 _OLDEST_PYTHON: Final = (3, 10)
 
 

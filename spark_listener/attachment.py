@@ -15,6 +15,7 @@ from spark_listener.application import conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
+from spark_listener.handlers import raised_by_a_handler
 from spark_listener.lease import Heir, Own
 from spark_listener.wire import SILENT_SECONDS
 
@@ -67,7 +68,8 @@ def attach(spark: Any = None, **settings: Any) -> Attachment:
 
     Settings are those of ``config.Settings``: an argument wins over ``spark.weir.*`` in Spark's
     configuration, which wins over ``WEIR_*`` in the environment. Attaching twice is attaching
-    once. Never raises: what prevents it is logged once and stands in the result's ``reason``.
+    once. Never raises: what prevents it is logged once and stands in the result's ``reason``. What
+    a signal's handler raises meanwhile is the job's, and goes on to it.
     """
     try:
         with _lock:
@@ -75,9 +77,12 @@ def attach(spark: Any = None, **settings: Any) -> Attachment:
     except ConfigurationError as error:
         return _off(f"weir is off: {error}")
     except Exception as error:
-        LOGGER.debug("weir: attach failed", exc_info=error)
-        first_line = (str(error).strip().splitlines() or [""])[0][:300]
-        return _off(f"weir is off: attaching failed: {type(error).__name__}: {first_line}")
+        of_the_jobs = raised_by_a_handler(error)
+        if of_the_jobs is None:
+            LOGGER.debug("weir: attach failed", exc_info=error)
+            first_line = (str(error).strip().splitlines() or [""])[0][:300]
+            return _off(f"weir is off: attaching failed: {type(error).__name__}: {first_line}")
+    raise of_the_jobs
 
 
 def attach_started(spark: Any) -> None:

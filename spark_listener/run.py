@@ -7,7 +7,6 @@ and tracebacks are its own.
 from __future__ import annotations
 
 import builtins
-import contextlib
 import functools
 import logging
 import os
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zipimport import zipimporter
 
 from spark_listener import __version__, why_off
+from spark_listener.handlers import raised_by_a_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -293,8 +293,14 @@ class _Seen:
         return types.MethodType(self._method, instance)
 
     def _see(self, instance: Any) -> None:
-        with contextlib.suppress(Exception):
+        try:
             self._hook(instance)
+        except Exception as error:
+            of_the_jobs = raised_by_a_handler(error)
+        else:
+            return
+        if of_the_jobs is not None:
+            raise of_the_jobs
 
 
 if __name__ == "__main__":

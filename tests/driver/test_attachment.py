@@ -363,7 +363,7 @@ detach()
     assert done.stderr.startswith("weir is off: ")
 
 
-@pytest.mark.parametrize("name", ["__init__", "run"])
+@pytest.mark.parametrize("name", ["__init__", "handlers", "run"])
 def test_a_python_of_pyspark_3_5_can_read_what_says_so(name: str) -> None:
     """It takes 3.8."""
     path = ROOT / "spark_listener" / f"{name}.py"
