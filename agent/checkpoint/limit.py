@@ -13,7 +13,12 @@ import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
 from agent.checkpoint.soundness import admitted
-from agent.core.decide.size import DEADLINE_SIGMAS, allowed_seconds, deadline_rows
+from agent.core.decide.size import (
+    DEADLINE_SIGMAS,
+    allowed_seconds,
+    deadline_rows,
+    restart_rows,
+)
 from agent.core.measure.cold import UNSEEN, cold_seconds
 from agent.core.measure.cost import PRIOR_SIGMA, Cost, Curve
 from agent.core.policy import QueryPolicy
@@ -227,7 +232,7 @@ def _within(
     curve: Curve, policy: QueryPolicy, sigma: float, deadline_seconds: float
 ) -> tuple[float, str]:
     """The most of a batch, and what that follows from, so that a reader can do the sum."""
-    rows = deadline_rows(curve, policy, sigma, UNSEEN)
+    rows = min(deadline_rows(curve, policy, sigma), restart_rows(curve, policy, sigma, UNSEEN))
     seconds = curve.seconds(rows)
     first = cold_seconds(seconds, UNSEEN)
     noisy = first * math.exp(DEADLINE_SIGMAS * sigma)

@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 
-from agent.core.decide.size import Ask, deadline_rows, size_of
+from agent.core.decide.size import Ask, deadline_rows, restart_rows, size_of
 from agent.core.measure.cold import Cold, cold_seconds, extra_of, warm_within
 from agent.core.measure.cost import Cost, Curve
 from agent.core.policy import Policy, QueryPolicy
@@ -189,7 +189,7 @@ CURVE = Curve(1.0, 1e-3)
         (20.0, 1.0, 8.0),  # 8 s, and 12 more for them: all of the deadline
         (20.0, 2.0, 4.0),
         (20.0, 4.0, 2.0),  # two fixed costs: fewer rows would save next to nothing
-        (20.0, 9.0, 2.0),
+        (20.0, 5.0, 16.0),  # the start alone takes all: nothing helps, and nothing is given for it
         (1.5, 9.0, 1.2),  # and never more than a warm one may take
     ],
 )
@@ -197,7 +197,7 @@ def test_room_is_left_for_the_first_batch_of_a_driver(
     deadline: float, extra: float, seconds: float
 ) -> None:
     policy = QueryPolicy(target_seconds=100.0, deadline_seconds=deadline)
-    rows = deadline_rows(CURVE, policy, 0.0, extra)
+    rows = min(deadline_rows(CURVE, policy, 0.0), restart_rows(CURVE, policy, 0.0, extra))
     assert CURVE.seconds(rows) == pytest.approx(seconds)
     size = size_of(CURVE, Ask(cold=extra), policy)
     assert size.rows == pytest.approx(rows)
@@ -205,9 +205,19 @@ def test_room_is_left_for_the_first_batch_of_a_driver(
     assert size.reason == ("bound:restart" if rows < warm else "bound:deadline")
 
 
+def test_what_arrives_is_digested_whatever_a_restart_would_take() -> None:
+    """A first batch of 14 s once may not starve a query for as long as its driver lives."""
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=20.0)
+    for arriving in (500.0, 700.0):
+        size = size_of(CURVE, Ask(arriving, cold=2.0), policy)
+        assert size.stable_rows is not None
+        assert size.deadline_rows >= size.stable_rows
+    assert size.stable_rows > restart_rows(CURVE, policy, 0.0, 2.0)
+
+
 def test_noise_has_its_room_once() -> None:
     policy = QueryPolicy(target_seconds=100.0, deadline_seconds=20.0)
-    rows = deadline_rows(CURVE, policy, 0.2, 1.0)
+    rows = restart_rows(CURVE, policy, 0.2, 1.0)
     assert cold_seconds(CURVE.seconds(rows), 1.0) * math.exp(0.4) == pytest.approx(20.0)
 
 

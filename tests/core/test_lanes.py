@@ -86,6 +86,16 @@ def test_a_trigger_that_finds_nothing_tells_as_much_as_a_batch_that_reads_all() 
     assert lanes.since_time == 30_000.0
 
 
+def test_a_rest_that_is_told_late_makes_nothing_nearer() -> None:
+    """Of a busy driver an idle event may come with a time after that of the batch behind it."""
+    lanes = Lanes()
+    lanes.rest(50.0)
+    look(lanes, 10.0, (0, 100), (100, 100), 60.0)
+    assert (lanes.oldest_time, lanes.spread_seconds) == (10.0, 0.0)
+    look(lanes, 60.0, (10, 200), (100, 200), 60.0)
+    assert (lanes.oldest_time, lanes.spread_seconds) == (10.0, 50.0)
+
+
 def test_of_what_came_before_the_first_look_no_time_is_known() -> None:
     lanes = looked((0.0, (10, 10), (50, 50)))
     assert (lanes.oldest_time, lanes.spread_seconds) == (None, None)

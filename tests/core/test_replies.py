@@ -174,6 +174,48 @@ def test_who_is_heard_of_again_counts_at_once() -> None:
     assert fleet.receive(nothing, now + 21.0).executors is not None
 
 
+def test_what_an_id_no_longer_names_is_in_no_reply() -> None:
+    """A query ran on from a copy elsewhere, its first driver was forgotten, and is heard again.
+
+    What that says first has no name, and makes a query for it; its next word is of the one it was.
+    """
+    fleet = Fleet(Policy(), started_time=START_TIME - 1000)
+
+    def told(driver: Driver, now: float, *events: dict[str, Any]) -> Receipt:
+        driver.time = now
+        return fleet.receive(decode_request(driver.body(*events)), now)
+
+    other = Driver(application_id="C", instance="c", query_id="q-9", run_id="c1")
+    first = Driver(application_id="A", instance="a", query_id="q-0", run_id="a1")
+    copy = Driver(application_id="B", instance="b", query_id="q-0", run_id="b1")
+    now = START_TIME
+    for driver in (other, first, copy):
+        now += 1.0
+        told(driver, now, driver.heartbeat(0, 0.5))
+
+    def pass_by(seconds: float) -> float:
+        end = now + seconds
+        for second in range(int(now) + 10, int(end), 10):
+            told(other, second, other.heartbeat())
+            told(copy, second, copy.heartbeat(0, 0.5))
+            fleet.tick(second)
+        return end
+
+    now = pass_by(3.0 * fleet._policy.forget_seconds)
+    beside = Driver(application_id="A", instance="a", query_id="q-5", run_id="a5", query="five")
+    beside.sequence = first.sequence
+    told(beside, now, beside.heartbeat(0, 0.5))
+    first.sequence = beside.sequence
+    told(first, now, first.idle())
+    here = told(first, now + 1.0, first.heartbeat(0, 0.5)).unsafe_limits
+    ids = {one.run.run_id for one in fleet._roster.of_application("A")}
+    assert set(here) == ids
+    now = pass_by(60.0)
+    fleet.control("shop", "q-0", Order(who="kim", retire=True), now)
+    assert told(first, now + 1.0).unsafe_limits.keys() <= {"a1", "a5"}
+    assert list(fleet.views(now))
+
+
 @pytest.mark.parametrize("executors", [False, True])
 def test_an_event_of_one_of_many_costs_what_one_of_few_does(executors: bool) -> None:
     """Each reply names the limits of all: those of the others are at hand."""

@@ -94,26 +94,31 @@ def allowed_seconds(policy: QueryPolicy, sigma: float) -> float:
     return policy.deadline_share * policy.deadline_seconds / math.exp(DEADLINE_SIGMAS * sigma)
 
 
-def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float, cold: float = 0.0) -> float:
+def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:
     """The most rows whose batch keeps the deadline under noise; inf without a deadline.
 
     Where the fixed cost alone is too long for that, fewer rows save nothing more, and a row a batch
     would starve the query: a batch that is hardly longer than an empty one remains, and one that
     still ends before the deadline where any does.
-
-    On a driver that just started, where it may come again, it takes longer by ``cold``, and keeps
-    not its share but the deadline itself: a share of it is left for that anyway.
     """
     if policy.deadline_seconds is None:
         return math.inf
-    allowed = allowed_seconds(policy, sigma)
-    if cold > 0.0:
-        room = warm_within(allowed / policy.deadline_share, cold)
-        allowed = min(allowed, max(room, ROOM_FIXED_COSTS * curve.fixed))
     hardly = curve.fixed * (1.0 + LEAST_SHARE)
     if curve.fixed < policy.deadline_seconds:
         hardly = min(hardly, (curve.fixed + policy.deadline_seconds) / 2.0)
-    return curve.rows_in(max(allowed, hardly))
+    return curve.rows_in(max(allowed_seconds(policy, sigma), hardly))
+
+
+def restart_rows(curve: Curve, policy: QueryPolicy, sigma: float, cold: float) -> float:
+    """The most rows whose batch would keep the deadline as the first of a driver, too.
+
+    There it takes longer by ``cold``, and keeps not its share but the deadline itself: a share of
+    it is left for that anyway. inf where the start alone takes it: fewer rows help nobody then.
+    """
+    if policy.deadline_seconds is None or cold <= 0.0:
+        return math.inf
+    room = warm_within(allowed_seconds(policy, sigma) / policy.deadline_share, cold)
+    return curve.rows_in(max(room, ROOM_FIXED_COSTS * curve.fixed)) if room > 0.0 else math.inf
 
 
 def patience_seconds(policy: QueryPolicy, trigger_seconds: float) -> float:
@@ -144,7 +149,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     paying = rows_in(stretch_fixed_costs(policy.stretch_gain) * fixed)
     # As much as c0 may well be: batches of one size do not tell it, larger ones will.
     longest = max(rows_in(MOST_FIXED_COSTS * (fixed + ask.fixed_doubt)), near)
-    deadline = deadline_rows(curve, policy, ask.sigma, ask.cold)
+    deadline = deadline_rows(curve, policy, ask.sigma)
     stable: float | None = None
     ratio: float | None = None
     needed = largest = 0.0
@@ -188,9 +193,14 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     if free > rows:
         rows, reason = free, "floor:trigger"
     if deadline < rows:
-        warm = deadline_rows(curve, policy, ask.sigma)
-        rows, reason = deadline, "bound:restart" if deadline < warm else "bound:deadline"
+        rows, reason = deadline, "bound:deadline"
         feasible = feasible and deadline >= near
+    # What arrives is digested all the same: a restart may never come.
+    restart = max(restart_rows(curve, policy, ask.sigma, ask.cold), stable or 0.0)
+    if restart < rows:
+        rows, reason = restart, "bound:restart"
+        feasible = feasible and restart >= near
+    deadline = min(deadline, restart)
     rows = max(rows, 1.0)
     return Size(rows, reason, feasible, 0.0, max(deadline, 1.0), near, stable, ratio, largest)
 

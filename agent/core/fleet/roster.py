@@ -182,7 +182,10 @@ class Roster:
             return Found(query)
         named = subject.name or (subject.id if query is None else query.name_label)
         found = self._claim(application, subject, label(named), now)
-        key = ids[subject.id] = found.query.key
+        before, key = key, found.query.key
+        ids[subject.id] = key
+        if before != key:
+            found = found._replace(moved=found.moved | {application.id})
         same = [of for of, other in ids.items() if other == key]
         for of in same[:-MOST_PAST_RUNS]:
             del ids[of]
@@ -245,7 +248,9 @@ class Roster:
         self._set_aside(second, query, now)
         for later in second.displaced:
             self._keys.setdefault(later.application_id, {})[later.query_id] = second.key
-        moved = frozenset({run.application_id, second.run.application_id})
+        moved = frozenset(
+            {one.application_id for one in (run, second.run, *second.displaced)},
+        )
         return Found(query, moved, beside=second)
 
     def _take_up(self, query: Query, application: Application, now: float) -> Found:

@@ -39,7 +39,7 @@ NOISE_SIGMAS: Final = 2.0
 #: warm, which takes it a minute and a half. What changes later says nothing of the start.
 SETTLED_BATCHES: Final = 32
 #: The most of late counts, as one lucky start says nothing of the next. It fades by this with each
-#: driver that shows less: after three it is half, if images are smaller or executors come at once.
+#: driver that shows less, or nothing: after three it is half, as where executors come at once now.
 FADE: Final = 0.8
 
 
@@ -72,10 +72,10 @@ class Cold(msgspec.Struct):
 
     def settle(self, cost: Cost) -> None:
         """Holds the first batch against what is believed now, for good."""
-        told = self._told(cost)
-        if told is not None:
+        if self.rows:
             # A query that starts again in a driver that is warm says nothing of cold ones.
-            self.extra = max(told, FADE * self.extra if self.anew else self.extra)
+            before = FADE * self.extra if self.anew else self.extra
+            self.extra = max(self._told(cost) or 0.0, before)
         self.rows = self.seconds = 0.0
 
     def expected(self, cost: Cost) -> float:

@@ -139,7 +139,9 @@ class Lanes(msgspec.Struct):
         while lanes:  # of those that are behind one of them the same again
             index = self._look(lanes, offsets)
             if index < 0:
-                return self.before_time
+                # A rest may be told late, after the first look.
+                before = self.before_time
+                return None if before is None else min(before, self.times[0])
             at, seen = lanes, self.ends[index]
             lanes = [lane for lane in at if seen[lane] > offsets[lane]]
         if index == len(self.times) - 1:
