@@ -47,6 +47,7 @@ class FleetServer:
         self.views: list[QueryView] = made.everything()
         self._began = time.monotonic()
         self.status = 200
+        self.refusal = b"<html>of a proxy</html>"  # answered with any other status
         self.body: bytes | None = None  # answered instead of the queries
         self.headers: dict[str, str] = {}
         self._bodies: dict[int, bytes] = {}
@@ -83,7 +84,7 @@ class FleetServer:
     async def _queries(self, request: Request) -> Response:
         self.polls += 1
         if self.status != 200:
-            return Response(b'{"error": {"message": "no"}}', self.status)
+            return Response(self.refusal, self.status)
         if self.body is not None:
             return Response(self.body, media_type="application/json", headers=self.headers)
         history = int(request.query_params.get("history", "0"))

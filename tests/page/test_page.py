@@ -471,6 +471,8 @@ def test_the_agent_gone_is_said_and_seen(
         ages.append(page.locator(".lost").inner_text())
         page.wait_for_timeout(1200)
     assert ages[0] != ages[1], "since when is counted on"
+    fleet.status, fleet.refusal = 403, b'{"error": {"message": "this token opens events alone"}}'
+    page.locator(".lost", has_text="the agent says: this token opens events alone").wait_for()
     hung = page.locator('.query[data-level="hung"] .alarm .age').inner_text()
     page.wait_for_timeout(1500)
     assert page.locator('.query[data-level="hung"] .alarm .age').inner_text() == hung, (

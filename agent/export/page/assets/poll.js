@@ -25,13 +25,19 @@ export function historyWanted(queries) {
 // What went wrong, in words.
 export class Unanswered extends Error {}
 
+// The agent says why, such as to a token that opens less than it did; whoever stands between does not.
+async function refusal(response) {
+  const told = (await response.json().catch(() => null))?.error?.message;
+  return typeof told === "string" && told !== "" ? `the agent says: ${told}` : `the agent answered ${response.status}`;
+}
+
 async function get(address) {
   const stop = new AbortController();
   const timer = setTimeout(() => stop.abort(), TIMEOUT_SECONDS * 1000);
   try {
     const response = await fetch(address, { signal: stop.signal, cache: "no-store", headers: { accept: "application/json" } });
     if (response.status === 401) throw new Unanswered("the agent wants a token: reload the page and give it as password");
-    if (!response.ok) throw new Unanswered(`the agent answered ${response.status}`);
+    if (!response.ok) throw new Unanswered(await refusal(response));
     return await response.json();
   } catch (error) {
     if (error instanceof Unanswered) throw error;
