@@ -72,6 +72,7 @@ class Run(msgspec.Struct):
     ui_url: str | None = None
     conf: dict[str, str] = {}  # keys that the listener allows only
     batches: int = 0  # that ended in it
+    has_read: bool = False  # one of them read rows
     #: Of its batches the first alone has read rows; before that one, the same of the run before.
     first_alone: bool = False
     slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
@@ -418,7 +419,7 @@ class Query(msgspec.Struct):
             self.run.first_alone = False  # what broke off says nothing of how many it has
         self.run.query_id, self.run.run_id = query_id, run_id
         self.life.begin()
-        self.run.batches = 0
+        self.run.batches, self.run.has_read = 0, False
         self.run.starts = []  # it may have another trigger
         self.watched.lateness.begin_run()
         self.running.nothing()

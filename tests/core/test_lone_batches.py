@@ -53,6 +53,14 @@ def test_of_runs_of_several_batches_the_first_does_not_count_once_some_are_known
     assert learned(world) == KNOWN_BATCHES + 9 * 2
 
 
+def test_behind_one_without_rows_the_first_that_reads_some_is_the_first() -> None:
+    """As where a watermark alone moved: what reads rows has compiled nothing yet."""
+    world = World()
+    for number in range(10):
+        run(world, number, 0, 50_000, 100_000, 150_000)
+    assert learned(world) == KNOWN_BATCHES + 9 * 2
+
+
 def test_a_run_that_broke_off_in_its_second_batch_had_several() -> None:
     world = World()
     run(world, 0, *[50_000] * 10)

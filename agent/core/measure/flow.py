@@ -211,9 +211,9 @@ def cost(query: Query, ended: Ended) -> None:
     ran on some executors and then on others, or one that read rows as they came.
     """
     batch, learned, run = ended.batch, query.sizing.cost, query.run
+    first, run.has_read = not run.has_read, run.has_read or bool(batch.rows)
     if not batch.rows or not batch.seconds or ended.replayed or run.as_they_come:
         return
-    first = run.batches == 1
     alone, run.first_alone = run.first_alone, first
     if ended.work is not None and not ended.work.steady:
         return
