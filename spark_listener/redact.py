@@ -16,17 +16,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: What goes on at once where a value or a query seemed to end, and is still of it; a separator, or
+#: what closes, is none, nor as addresses write it.
+_ON: Final = r"(?:[\w+=~!#$@^*\-]|/(?!>)|%(?!2[02679Cc]|[57][Dd]|3[Bb]))"
+_MORE: Final = rf"[:.?]?{_ON}"  # one alone ends a sentence
 #: In these schemes the part before ``@`` names a container, not a user.
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 #: The user's password may hold a slash, where what follows the colon is no port; a text that was
 #: cut may end in it. SQL Server's settings follow host and port, and may hold an ``@``.
 _PORT: Final = r"\d{1,5}(?![^/?#,;:\s\"')\]}])"
+#: A quote or a bracket in it may be a password's, and what follows would be told without its name.
+_QUERY: Final = rf"(?:[^\s\]\)\"]|[\]\)\"](?=[&?\"]?{_ON}))*"
 _ADDRESS: Final = re.compile(
     rf"(?<![A-Za-z0-9+.\-])(?P<scheme>[A-Za-z0-9+.\-]+)://(?![^/?#\s@:;]{{0,300}}(?::{_PORT})?;)"
     r"(?:(?P<user>[^/?#\s@]*(?:@[^/?#\s@]*)*"
     rf"|[^/?#\s@:\[]{{0,300}}:(?!{_PORT})[^\s@\"'<>]{{1,300}})@"
     rf"|[^/?#\s@:\[]{{0,300}}:(?!{_PORT})[^\s@\"'<>,;=)\]}}]{{1,300}}\Z)?"
-    r"(?P<rest>[^\s?#]*)(?P<query>[?#][^\s\]\)\"]*)?"
+    rf"(?P<rest>[^\s?#]*)(?P<query>[?#]{_QUERY})?"
 )
 #: A secret of S3 may begin as a port does.
 _S3_USER: Final = re.compile(r"(?i)\b(s3[an]?://)[^\s/:@]{1,300}:[^\s@]{1,300}(?:@|\Z)")
@@ -37,7 +43,7 @@ _ORACLE_USER: Final = re.compile(
 #: Clients of HTTP print an address without its host: ``with url: /path?query``.
 _PATH: Final = re.compile(
     r"(?i)(?:(?<=\burl: )(?P<told>/[^\s?#]*)\?"
-    r"|(?<=[\s\"'(])(?P<path>/[^\s\"'()?#]*)\?(?=[\w.\-]+=))[^\s\]\)\"]*"
+    rf"|(?<=[\s\"'(])(?P<path>/[^\s\"'()?#]*)\?(?=[\w.\-]+=)){_QUERY}"
 )
 #: Names of which only those in a query are a secret's.
 _IN_QUERY: Final = re.compile(r"(?i)(?<=[?&])(?P<name>(?:key|code|auth|sas)=)[^\s&\"'\)\]]+")
@@ -69,7 +75,8 @@ _ABOUT: Final = re.compile(
 )
 #: Quotes and signs, and how JSON in JSON, HTML and addresses write them.
 _QUOTE: Final = r"(?:\\*[\"'`]|\\+u002[27]|&quot;|&#3[49];|%2[27])"
-_SIGN: Final = r"(?:->|=>|[:!]?={1,3}|:(?!:)|\\+u003[ad]|&#(?:58|61);|%3[ad])"
+_TWO_COLONS: Final = r"::(?!\w{1,60}(?:::|[(<]))"  # LDIF's; in C++ a name goes on
+_SIGN: Final = rf"(?:->|=>|[:!]?={{1,3}}|:(?!:)|{_TWO_COLONS}|\\+u003[ad]|&#(?:58|61);|%3[ad])"
 _TYPED: Final = r":\s?[\w.]{1,30}(?:\[[\w., ]{1,60}\])?\s?=\s?"  # as in ``password: str = "x"``
 #: Characters of a name, and of a value with blanks that only the next pair ends: nobody gives
 #: longer ones, and a long text must not take long.
@@ -118,8 +125,12 @@ _BRACED: Final = re.compile(r"\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?")
 _BLOCK: Final = re.compile(r"[|>][+-]?\d?[ \t]*(?:\n[ \t]+[^\n]*)+|- [^\n]*(?:\n[ \t]*- [^\n]*)*")
 #: Without quotes a separator or what closes belongs to the value where more of it follows at once.
 _WORDED: Final = re.compile(
-    rf"(?:\$\{{[^}}\n]{{0,100}}\}}|[^\s,;&\"'`)\]}}<\\]|\\(?!\\{{0,8}}[\"'`](?!\w))"
+    rf"(?:\$\{{[^}}\n]{{0,100}}\}}|\{{\w{{1,40}}\}}|[^\s,;&\"'`)\]}}<\\]|\\(?!\\{{0,8}}[\"'`](?!\w))"
     rf"|[,;&](?![\s,;&\"'`)\]}}]|\Z|{_PAIR})|[\"'`)\]}}](?=\w)(?!{_PAIR})|<(?!/))+"
+)
+#: Behind a colon or an arrow: its own names tell; or what a parser stumbled over.
+_OBJECT: Final = re.compile(
+    rf"\{{(?:\W?(?:\s|\Z)|\}}|{_QUOTE}|\\+[nrt]|[\w.\-]{{1,60}}\s?(?:[:=]|->))"
 )
 #: One of several, whose value may hold blanks: up to the next pair, or the end of what they stand
 #: in. Before a colon and a blank there was a sentence.
@@ -146,11 +157,12 @@ _SENTENCE: Final = re.compile(
     r"[\w.$]{1,200}(?:Exception|Error)\b|(?:The|This|An?|Your|Invalid)\s"
     r"|(?:[A-Z]?[a-z]{1,30}|[A-Z]{2,8}),? (?:[a-z]{1,30}|[A-Z][a-z]{1,30})(?![^\s,.:;)])"
 )
-_PLAIN: Final = re.compile(r"[A-Z]?[a-z]{1,15}(?![^\s,.:;)\]}'\"])")
+_PLAIN: Final = re.compile(r"[A-Z]?[a-z]{1,15}(?![.:]\w)(?![^\s,.:;)\]}'\"])")
 _NOTHING: Final = re.compile(
     r"(?i)(?:null|none|true|false|yes|no|string|binary|u?int|bigint|long|double|boolean)"
-    r"(?![^\s,;&)\]}>|\"'`])|\*{3}"
+    rf"(?![^\s,;&)\]}}>|\"'`]|\|\w)|\*{{3}}(?!{_MORE})"
 )
+_GOES_ON: Final = re.compile(_MORE)
 _NUMBER: Final = re.compile(r"\d{1,19}(?![^\s,;)\]}\"'])")
 _SCHEME: Final = re.compile(
     r"(?i)(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws|negotiate|oauth|digest"
@@ -178,7 +190,7 @@ _BY_ITSELF: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?"
     r"(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\beyJ(?:[\w\-]{8,2000}\.[\w\-]+(?:\.[\w\-]*)?|[\w\-]{2000}[\w\-.]*)"
+    r"|\beyJ(?:[\w\-]{8,2000}(?:\.[\w\-]*){1,4}|[\w\-]{2000}[\w\-.]*)"
     r"|\bdapi[0-9a-f]{32}\b"
     r"|\b(?:gh[oprsu]_|github_pat_|gl[a-z]{2,6}-|xox[a-z]-|[rs]k_live_|sk-|hf_|npm_|hv[bsr]\.|SG\.|ya29\.|AIza)"
     r"(?=[\w\-.]{0,80}[A-Z])(?=[\w\-.]{0,80}\d)[\w\-.]{16,}"
@@ -186,7 +198,7 @@ _BY_ITSELF: Final = re.compile(
     r"(?=[A-Za-z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,20}\d){3})[A-Za-z0-9]{20,}[\w\-]*"
     r"|(?<=Basic )(?![a-z]+\b)[A-Za-z0-9+/]{8,}={0,2}"
     r"|(?<=(?i:bearer) )(?!\w{1,40}=[\"'])"
-    r"(?:(?=[\w\-.~+/]{0,200}\d)[^\s,;\"']+|[\w\-.~+/]{16,}=*)",
+    r"(?:(?=[\w\-.~+/]{0,200}\d)(?:[^\s,;\"'\\]|\\(?!\\{0,8}[\"']))+|[\w\-.~+/]{16,}=*)",
     re.DOTALL,
 )
 STRUCK: Final = "***"
@@ -245,6 +257,8 @@ def _redact_named(text: str) -> str:
         if found is None:
             continue
         told = _told(text, word.start(), found, end)
+        if told and _GOES_ON.match(text, told[1]) and (more := _WORDED.match(text, told[1])):
+            told = told[0], more.end()  # behind a bracket or a quote
         if told is None or told[1] <= max(told[0], done):
             continue
         if told[0] > done or not kept:
@@ -360,21 +374,19 @@ def _unquoted(joined: _Joined) -> tuple[int, int] | None:
             return None
         if told and token and _PLAIN.match(text, at):
             return None
-    if text[at : at + 1] == "{" and "=" not in joined.sign:
-        return None  # JSON's: what is in it has names of its own
+    if "=" not in joined.sign and _OBJECT.match(text, at):
+        return None
     patterns: tuple[re.Pattern[str], ...] = (_WORDED,)
     if joined.how == "tuple" and _opening(joined):
         patterns = (_IN_TUPLE, _WORDED)
     elif joined.sign and not header:
-        patterns = (_BRACED, _BLOCK, _BRACKETED, *_listed(before), _WORDED)
+        braced = (_BRACED,) if "=" in joined.sign else ()
+        patterns = (*braced, _BLOCK, _BRACKETED, *_listed(before), _WORDED)
     elif joined.sign:
         patterns = (_BRACKETED, _WORDED)
     for pattern in patterns:
         if found := pattern.match(text, at, joined.stop):
-            # What goes on behind a bracket is the value's.
-            goes_on = text[found.end() : found.end() + 1].isalnum()
-            more = _WORDED.match(text, found.end(), joined.stop) if goes_on else None
-            return at, (more or found).end()
+            return found.span()
     return None
 
 

@@ -271,6 +271,60 @@ LEAKS: Final = (
         "password='hunter2X\n\tat a.b.C(C.java:5)\nCaused by: java.io.IOException: No space left",
         "password=***\n\tat a.b.C(C.java:5)\nCaused by: java.io.IOException: No space left",
     ),
+    # One that begins as a token does, or as what was struck out before.
+    ("password=my-Secr3t0123456789abcdefghijk!hunter2X", "password=***"),
+    ("a password=my-Secr3t0123456789abcdefghijk?hunter2X, a", "a password=***, a"),
+    ("token=sntrys_eyJpYXQiOjE2ODczMzY1NDMuNjk4NTk5H0=_hunter2X/abc", "token=***"),
+    ("a: x.token: AKIAABCDEFGHIJKLMNOP/hunter2X refused", "a: x.token: *** refused"),
+    ("(spark.x.token,dapi0123456789abcdef0123456789abcdef-hunter2X)", "(spark.x.token,***)"),
+    ("password=***hunter2X", "password=***"),
+    ("a password=ab-AAAAAAAAAAAAAAAAAAAA111a%2Fhunter2X, a", "a password=***, a"),
+    ("password='a'/hunter2X, b", "password=***, b"),
+    ("password=yes|hunter2X", "password=***"),
+    *(
+        (f"{told}eyJhbGciOiJkaXIi.{key}.48V1_ALb6US04U3b.{SECRET}c.XFBoMYUZ x", f"{told}*** x")
+        for told in ("Authorization: Bearer ", "by ")
+        for key in ("OKOawDo13gRp2ojaHV7", "")  # none where both sides have it
+    ),
+    (
+        '{\\"authorization\\":\\"bearer hunter2X\\",\\"a\\":1}',
+        '{\\"authorization\\":***,\\"a\\":1}',
+    ),
+    # Of HashiCorp's Vault and of Doppler: what stands before the dot is a plain word.
+    ("Invalid token: s.hunter2XPcFrH9Bd0TQfBZ7", "Invalid token: ***"),
+    ("error: vault_token: s.hunter2XPcFr denied", "error: vault_token: *** denied"),
+    ("auth token: dp.st.prd.hunter2X", "auth token: ***"),
+    # A query with a quote or a bracket.
+    ('jdbc:postgresql://h/db?user=u&password=ab"chunter2X', "jdbc:postgresql://h/db"),
+    (
+        'url "jdbc:postgresql://h/db?password=ab"/hunter2X" refused',
+        'url "jdbc:postgresql://h/db" refused',
+    ),
+    ('jdbc:mysql://h/db?password="hunter2X" refused', 'jdbc:mysql://h/db" refused'),
+    ('GET http://h/p?a="x"&b=hunter2X now', "GET http://h/p now"),
+    ("jdbc:mysql://h/db?password=ab)chunter2X refused", "jdbc:mysql://h/db refused"),
+    ("jdbc:mysql://h/db?password=ab]?hunter2X refused", "jdbc:mysql://h/db refused"),
+    ('with url: /p?a=b"chunter2X (Caused by', "with url: /p (Caused by"),
+    ('"GET /p?a="hunter2X HTTP/1.1" 401', '"GET /p HTTP/1.1" 401'),
+    (
+        '{"a":"http://h/p?b=hunter2X","c":["http://h/p?b=hunter2X"],"d":1}',
+        '{"a":"http://h/p","c":["http://h/p"],"d":1}',
+    ),
+    (
+        '{"a":"https://h/c?sv=1&sig=hunter2X=","password":"hunter2X"}',
+        '{"a":"https://h/c","password":***}',
+    ),
+    ('jdbc:mysql://h/db?password=a""hunter2X now', "jdbc:mysql://h/db now"),
+    # With a brace, and as LDAP tells what follows.
+    ("SharedAccessKey: {hunter2X", "SharedAccessKey: ***"),
+    ("api_key->{hunter2X", "api_key->***"),
+    ("a fs.s3a.secret.key:{hunter2X next", "a fs.s3a.secret.key:*** next"),
+    ("fs.s3a.secret.key {hunter2X next", "fs.s3a.secret.key *** next"),
+    ("spring.datasource.password: {cipher}hunter2X", "spring.datasource.password: ***"),
+    ("{user: u, password: {noop}hunter2X, a: b}", "{user: u, password: ***, a: b}"),
+    ("x: userPassword: {SSHA}abchunter2X== refused", "x: userPassword: *** refused"),
+    ("password::hunter2X", "password::***"),
+    ("userPassword:: hunter2XNTSEF9==", "userPassword:: ***"),
     *(
         (f"by {begin}{SECRET}XyZ0123456789abcdefghijklmno refused", "by *** refused")
         for begin in (
@@ -564,5 +618,12 @@ SHOWN: Final = (
     "consumer-spark-kafka-source-1b4e28ba-2fa1-11d2-883f-0016d3cca427-1234567-driver-0-1",
     "Cluster q1Sh-9_ISia_zwGINzRvyQ, image sha256-5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b4",
     "topic orders-EU-2026-01-05-backfill, pod orders-7b9f8d6c5x-driver, app-20260105123456-0001",
+    "Invalid token: denied. Failed to fetch token: http: is no scheme",
+    "Unexpected token: {",
+    "Unexpected token: { at 3, expected token: {, or token: }",
+    "user-tokens -> {0=5, 1 -> 7}, user-tokens: { orders-0: 5 }, tokens: {}",
+    'tokens: {\\n  \\"0\\": 5}, tokens: {\\"0\\": 5}, tokens: {%220%22: 5}, tokens: {a: 5}',
+    "velox::Token::parse(x), at secret::Token::get(), at std::token::value<int>, token::next(",
+    "<user password=***/>, password=***%2Cuser, password=***: refused, password=***. It ended",
     "thread spark-SparkListenerEventQueue2Bus is gone, shuffle-client-5-1 waits",
 )

@@ -323,6 +323,13 @@ def test_a_long_text_takes_no_longer_for_each_of_its_characters() -> None:
         "ghp_Aa1",
         "bearer a",
         "\nA",
+        'x://?a="b',
+        " /a?b=)",
+        "token:{a}",
+        "token: {a",
+        "token::a",
+        "token=***.",
+        "eyJabcdefgh.",
     ):
         small = min(seconds(piece * (3_000 // len(piece))) for _ in range(3))
         large = min(seconds(piece * (24_000 // len(piece))) for _ in range(2))
