@@ -157,6 +157,20 @@ _SENTENCE: Final = re.compile(
     r"[\w.$]{1,200}(?:Exception|Error)\b|(?:The|This|An?|Your|Invalid)\s"
     r"|(?:[A-Z]?[a-z]{1,30}|[A-Z]{2,8}),? (?:[a-z]{1,30}|[A-Z][a-z]{1,30})(?![^\s,.:;)])"
 )
+#: What a validation says of what a line begins with: words and a number or two to the line's end.
+_VERDICT: Final = re.compile(
+    r"(?:size )?(?:(?:must|should|may|can) ?(?:not )?(?:be|have|contain|match)"
+    r"|is (?:required|missing|empty|not (?:set|valid)))"
+    r"(?: (?:[a-z]{1,15}|\d{1,4})){0,20}\.?(?=\n|\Z)"
+)
+#: Of a source line in a traceback of Python: a name, or a call that is given names alone.
+_CODE: Final = re.compile(
+    r"(?:await )?[A-Za-z_][\w.]{0,100}(?:\([A-Za-z_.,=() ]{0,100}\))?[ \t]*(?:\n|\Z)"
+)
+_LONGEST_FRAME: Final = 500  # characters of a line that tells a file and a function
+_FRAME: Final = re.compile(
+    r"\n[ \t]*File \"[^\"\n]{1,300}\", line \d{1,7}, in [^\n]{1,100}\n[ \t]+\Z"
+)
 _PLAIN: Final = re.compile(r"[A-Z]?[a-z]{1,15}(?![.:]\w)(?![^\s,.:;)\]}'\"])")
 _NOTHING: Final = re.compile(
     r"(?i)(?:null|none|true|false|yes|no|string|binary|u?int|bigint|long|double|boolean)"
@@ -286,6 +300,13 @@ class _Joined(NamedTuple):
         said = said.rstrip("\"'`\\").rstrip(" \t-").removesuffix("export")
         return said.rstrip(" \t")[-1:] or "\n"
 
+    @property
+    def in_traceback(self) -> bool:
+        """Whether the name begins the source line of one of Python's."""
+        above = self.text.rfind("\n", max(self.begin - _LONGEST_NAME, 0), self.begin)
+        above = self.text.rfind("\n", max(above - _LONGEST_FRAME, 0), max(above, 0))
+        return above >= 0 and _FRAME.match(self.text, above, self.begin) is not None
+
 
 def _told(
     text: str,
@@ -370,10 +391,13 @@ def _unquoted(joined: _Joined) -> tuple[int, int] | None:
     if joined.sign.strip() == ":" and not scheme:
         token = name.lower().endswith("token")
         told = before not in "\n,;{[" or header or re.match(r"[A-Z]\w*[a-z]", name)
-        if (told or token) and joined.sign[-1:].isspace() and _SENTENCE.match(text, at):
+        spoken = _VERDICT.match(text, at) or ((told or token) and _SENTENCE.match(text, at))
+        if spoken and joined.sign[-1:].isspace():
             return None
         if told and token and _PLAIN.match(text, at):
             return None
+    if joined.sign.strip() == "=" and _CODE.match(text, at) and joined.in_traceback:
+        return None
     if "=" not in joined.sign and _OBJECT.match(text, at):
         return None
     patterns: tuple[re.Pattern[str], ...] = (_WORDED,)

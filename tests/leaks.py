@@ -325,6 +325,27 @@ LEAKS: Final = (
     ("x: userPassword: {SSHA}abchunter2X== refused", "x: userPassword: *** refused"),
     ("password::hunter2X", "password::***"),
     ("userPassword:: hunter2XNTSEF9==", "userPassword:: ***"),
+    # In a traceback's source line, in which a name or a call without a literal is shown.
+    *(
+        (
+            f'x\n  File "/a.py", line 5, in f\n    {line}',
+            f'x\n  File "/a.py", line 5, in f\n    {left}',
+        )
+        for line, left in (
+            ('token = get("hunter2X")', "token = ***"),
+            ("token = get(a, hunter2X)", "token = ***"),
+            ("login(u, token=hunter2X)", "login(u, token=***)"),
+            (
+                'url = "jdbc:sqlserver://h:1;password=hunter2X',
+                'url = "jdbc:sqlserver://h:1;password=***',
+            ),
+        )
+    ),
+    (
+        'x\n  File "/a.ini", line 5\n    token = hunter2X',
+        'x\n  File "/a.ini", line 5\n    token = ***',
+    ),
+    ("a\n  b\n    token = hunter2X", "a\n  b\n    token = ***"),
     *(
         (f"by {begin}{SECRET}XyZ0123456789abcdefghijklmno refused", "by *** refused")
         for begin in (
@@ -625,5 +646,10 @@ SHOWN: Final = (
     'tokens: {\\n  \\"0\\": 5}, tokens: {\\"0\\": 5}, tokens: {%220%22: 5}, tokens: {a: 5}',
     "velox::Token::parse(x), at secret::Token::get(), at std::token::value<int>, token::next(",
     "<user password=***/>, password=***%2Cuser, password=***: refused, password=***. It ended",
+    "password: must not be blank",
+    "x\n - password: size must be between 8 and 20\napi_key: is required\nsecret: cannot be empty",
+    f'x\n  File "/{"a" * 290}.py", line 5, in {"f" * 90}\n    token = a',
+    'x\n  File "/a.py", line 5, in <module>\n    token = fetch(scope, key=name)',
+    'x\n  File "/a.py", line 5, in f\n    self.token = await x.token\n        ^^^^^\nE: timed out',
     "thread spark-SparkListenerEventQueue2Bus is gone, shuffle-client-5-1 waits",
 )

@@ -430,6 +430,8 @@ def test_of_a_text_without_end_the_ends_are_looked_at_and_kept() -> None:
 def test_a_sentence_is_no_value_but_a_password_that_begins_like_one_is() -> None:
     assert "The-hunter2" not in redact("password=The-hunter2")
     assert "The" not in redact("password=The x")
+    assert redact("password: must be Hunter2") == "password: ***"
+    assert redact("password: must not be blank, but was hunter2") == "password: ***"
 
 
 def test_a_progress_goes_out_without_what_its_sources_and_sink_let_slip() -> None:
