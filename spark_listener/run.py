@@ -80,10 +80,15 @@ def _run(code: types.CodeType, path: str) -> int:
         error = failed
     else:
         return 0
-    _show(error)
-    if isinstance(error, KeyboardInterrupt):
-        _say_nothing_of(error)
-        raise error  # Python ends by the signal, as it does where a job is interrupted
+    try:
+        _show(error)
+        if isinstance(error, KeyboardInterrupt):
+            _say_nothing_of(error)
+            raise error  # Python ends by the signal, as it does where a job is interrupted
+    finally:
+        # Its traceback leads to this frame: held here, what the job's frames hold would be released
+        # once nothing that a `__del__` uses is there any more, and what that writes would be lost.
+        del error
     return 1
 
 

@@ -185,6 +185,40 @@ def test_a_job_finds_in_its_module_and_at_its_end_what_it_does_under_python(
     assert "3 True" in ours.stdout
 
 
+#: What its frames hold writes what it was given as it is released, as a file or a client does.
+HOLDS = """
+import atexit, sys
+class Sink:
+    def __init__(self, name): self.name = name
+    def __del__(self): print(END, self.name, len(self.name), flush=True)
+END = "released"
+kept = Sink("kept")
+def work():
+    sink = Sink("sink")
+    if "int" in sys.argv: raise KeyboardInterrupt
+    sys.exit(3) if "exit" in sys.argv else 1 / 0
+def hook(kind, error, trace):
+    open("/none/of/this")
+if "bad" in sys.argv:
+    sys.excepthook = hook
+atexit.register(print, "at the exit", flush=True)
+work()
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("bad",), ("int",), ("int", "bad"), ("exit",)])
+def test_what_a_failed_job_holds_is_released_as_under_python(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    path = job(tmp_path, HOLDS)
+    plain = as_python_does(path, *arguments)
+    ours = weir_run(path, *arguments)
+    assert ours.returncode == plain.returncode
+    assert ours.stdout == plain.stdout
+    assert ours.stderr == plain.stderr
+    assert "released sink 4" in ours.stdout
+
+
 @pytest.mark.parametrize("last", ["", "1 / 0\n", "x = = 3\n"])
 def test_a_job_by_a_relative_name_is_where_python_itself_has_it(tmp_path: Path, last: str) -> None:
     """Its ``__file__`` is absolute, and leads to it once the job has changed its directory."""
