@@ -97,8 +97,7 @@ def _show(error: BaseException) -> None:
 
     What runs at the exit finds it where it looks. The hook may be the job's own, and may fail.
     """
-    trace = error.__traceback__
-    error.__traceback__ = trace = trace.tb_next if trace is not None else None
+    trace = _without_our_frame(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     if sys.version_info >= (3, 12):
         sys.last_exc = error
@@ -107,12 +106,20 @@ def _show(error: BaseException) -> None:
     except SystemExit:
         raise
     except BaseException as another:
-        trace = another.__traceback__
-        another.__traceback__ = trace.tb_next if trace is not None else None
+        of_hook = _without_our_frame(another)
         sys.stderr.write("Error in sys.excepthook:\n")
-        sys.__excepthook__(type(another), another, another.__traceback__)
+        sys.__excepthook__(type(another), another, of_hook)
         sys.stderr.write("\nOriginal exception was:\n")
         sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _without_our_frame(error: BaseException) -> types.TracebackType | None:
+    """Its traceback less the first entry, which it has from now on."""
+    trace = error.__traceback__
+    trace = trace.tb_next if trace is not None else None
+    # Not by setting it: a class of the job's may refuse that, as a frozen dataclass does.
+    BaseException.with_traceback(error, trace)
+    return trace
 
 
 def _say_nothing_of(error: BaseException) -> None:
@@ -121,7 +128,8 @@ def _say_nothing_of(error: BaseException) -> None:
 
     def silent(*_: object) -> None:
         sys.excepthook = hook
-        sys.last_traceback = error.__traceback__ = trace
+        sys.last_traceback = trace
+        BaseException.with_traceback(error, trace)
 
     sys.excepthook = silent
 

@@ -185,6 +185,32 @@ def test_a_job_finds_in_its_module_and_at_its_end_what_it_does_under_python(
     assert "3 True" in ours.stdout
 
 
+#: An exception of which nothing can be set, as of a frozen dataclass.
+FROZEN = """
+import sys
+class Frozen(KeyboardInterrupt if "int" in sys.argv else Exception):
+    def __setattr__(self, name, value): raise TypeError(name)
+def hook(kind, error, trace):
+    print(kind, error, trace.tb_lineno, error.__traceback__ is trace, flush=True)
+    if "bad" in sys.argv: raise Frozen("in the hook")
+if "hook" in sys.argv:
+    sys.excepthook = hook
+raise Frozen("mine")
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("hook",), ("hook", "bad"), ("int",)])
+def test_an_exception_that_lets_nothing_be_set_is_shown_as_under_python(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    path = job(tmp_path, FROZEN)
+    plain = as_python_does(path, *arguments)
+    ours = weir_run(path, *arguments)
+    assert ours.returncode == plain.returncode
+    assert ours.stdout == plain.stdout
+    assert ours.stderr == plain.stderr
+
+
 #: What its frames hold writes what it was given as it is released, as a file or a client does.
 HOLDS = """
 import atexit, sys
