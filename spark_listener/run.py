@@ -7,6 +7,7 @@ and tracebacks are its own.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import logging
 import os
@@ -14,7 +15,19 @@ import sys
 import threading
 import types
 import weakref
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    BuiltinImporter,
+    ExtensionFileLoader,
+    FileFinder,
+    FrozenImporter,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipimport import zipimporter
@@ -54,9 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SyntaxError, ValueError) as error:
         _show(error)
         return 1
+    folder = str(job.resolve().parent)
+    # Where Python starts a script, it puts the script's folder first; with -m and -c the working
+    # directory. Neither is the job's.
+    launched_from = {_real(""), os.path.dirname(_real(sys.argv[0]) or "")}  # noqa: PTH120
     sys.argv = given
-    _set_import_path(job)
-    install_hooks()
+    _attach_apart({folder, *launched_from})
+    _set_import_path(folder)
+    _leave_names_to(folder)
     return _run(code, path)
 
 
@@ -134,9 +152,60 @@ def _say_nothing_of(error: BaseException) -> None:
     sys.excepthook = silent
 
 
-def _set_import_path(job: Path) -> None:
+def _attach_apart(folders: set[str | None]) -> None:
+    """Puts the hooks in, and imports Weir for that: by no file in the job's or a launcher's folder.
+
+    An ``email.py`` beside the job is the job's to import, and may do anything.
+    """
+    path = sys.path[:]
+    sys.path[:] = [entry for entry in path if _real(entry) not in folders]
+    try:
+        install_hooks()
+    finally:
+        sys.path[:] = path
+
+
+def _real(entry: Any) -> str | None:
+    try:
+        real: str = os.path.realpath(entry)
+    except (OSError, TypeError, ValueError):  # no name, or from a working directory that is gone
+        return None
+    return real
+
+
+def _leave_names_to(folder: str) -> None:
+    """What Weir brought in, and the job has a file of its own for, the job imports as its own.
+
+    As it would without Weir; who has the other one by then keeps it.
+    """
+    loaders = (
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (SourceFileLoader, SOURCE_SUFFIXES),
+        (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    )
+    # One of our own: what Python's remembers of the folder may be older than the job's next file.
+    finder = FileFinder(folder, *loaders)
+    with contextlib.suppress(Exception):
+        # In the order in which they were imported to their end; what `__init__` needs, and PySpark
+        # too, came before it.
+        names = list(sys.modules)
+        for name in names[names.index("spark_listener") + 1 :]:
+            if name == "__main__" or "." in name:
+                continue
+            if BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name):
+                continue  # these come before any file
+            spec = finder.find_spec(name)
+            if spec is None or spec.loader is None:  # a mere folder comes after all files
+                continue
+            if _real(getattr(sys.modules[name], "__file__", None)) == _real(spec.origin):
+                continue  # it is that one
+            for one in names:
+                if one == name or one.startswith(f"{name}."):
+                    sys.modules.pop(one, None)
+
+
+def _set_import_path(folder: str) -> None:
     """The job's folder stands first, as when Python runs it."""
-    folder = str(job.resolve().parent)
     own = Path(sys.argv[0]).name
     first = sys.path[0] if sys.path else ""
     # `weir-run` puts its own bin folder first, `python -m` the working directory: neither is

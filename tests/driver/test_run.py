@@ -10,23 +10,28 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from spark_listener import attachment, run
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 ROOT = Path(__file__).parents[2]
 
 
-def weir_run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def weir_run(
+    *arguments: str, cwd: Path | None = None, path: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "spark_listener.run", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
         check=False,
     )
 
@@ -60,6 +65,62 @@ def test_the_job_is_main_with_its_own_arguments_and_folder(tmp_path: Path) -> No
     assert done.stdout.split("\n")[0] == "__main__ True ['--flag', 'a b'] found"
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+#: Of names that Weir imports too: each tells that it runs, and one would end the job.
+BESIDE = {
+    "email.py": "print('email runs'); ENDS = True\nimport sys; sys.exit(0)\n",
+    "quopri.py": "print('quopri runs'); MINE = True\n",
+    "http/__init__.py": "print('http runs'); MINE = True\n",
+    "socket/notes.txt": "no module\n",
+    "_ast.py": "print('_ast runs')\n",
+}
+USES = """
+import sys
+print("begins", flush=True)
+import quopri, http
+print(quopri.MINE, http.MINE, "http.client" in sys.modules)
+import ast, socket, ssl
+print(ast.Module is sys.modules["_ast"].Module, ssl.socket is socket.socket)
+import email
+print("never")
+"""
+
+
+@pytest.mark.parametrize("launched", ["elsewhere", "beside", "by its path"])
+def test_a_file_beside_the_job_is_the_jobs_to_import_and_no_one_elses(
+    tmp_path: Path, launched: str
+) -> None:
+    for name, text in BESIDE.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    path = job(tmp_path, USES)
+    plain = as_python_does(path)
+    if launched == "by its path":
+        (tmp_path / "linked").symlink_to(tmp_path)
+        ours = weir_run(path, path=[tmp_path / "linked"])
+    else:
+        ours = weir_run(path, cwd=tmp_path if launched == "beside" else None)
+    assert ours.stdout == plain.stdout
+    assert (ours.returncode, ours.stderr) == (plain.returncode, plain.stderr) == (0, "")
+    assert ours.stdout.startswith("begins\nquopri runs\nhttp runs\nTrue True False\nTrue True\n")
+    assert ours.stdout.endswith("\nemail runs\n")
+
+
+def test_what_a_launcher_has_imported_from_beside_the_job_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(tmp_path)
+    (tmp_path / "beside.py").write_text("print('runs')\n")
+    path = job(tmp_path, "import beside; print('ends')")
+    lines = "from spark_listener.run import main\nimport beside\nraise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", lines, path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'linked'}{os.pathsep}{ROOT}"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "runs\nends\n", "")
 
 
 @pytest.mark.parametrize(
