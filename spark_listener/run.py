@@ -57,8 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"weir-run {__version__}\n")
         return 0
     job = Path(given[0])
-    # As Python has it: absolute, and else as typed, since ".." behind a link leads elsewhere.
-    path = os.path.join(Path.cwd(), given[0])  # noqa: PTH118
+    path = given[0]
+    with contextlib.suppress(OSError):  # the working directory is gone: an absolute name is enough
+        # As Python has it: absolute, and else as typed, since ".." behind a link leads elsewhere.
+        path = os.path.join(Path.cwd(), path)  # noqa: PTH118
     try:
         code = compile(job.read_bytes(), path, "exec", dont_inherit=True)
     except OSError as error:
@@ -70,11 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = str(job.resolve().parent)
     # Where Python starts a script, it puts the script's folder first; with -m and -c the working
     # directory. Neither is the job's.
-    launched_from = {_real(""), os.path.dirname(_real(sys.argv[0]) or "")}  # noqa: PTH120
+    here = _real("")
+    launchers, launcher = os.path.split(_real((sys.argv or [""])[0]) or "")
     sys.argv = given
-    _attach_apart({folder, *launched_from})
-    _set_import_path(folder)
-    _leave_names_to(folder)
+    _attach_apart({folder, here, launchers})
+    # Python puts no folder first where it was told to by -P, -I or PYTHONSAFEPATH.
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):
+        # Another launcher than `weir-run` may live on, and import from its own folder.
+        _set_import_path(folder, {here, launchers} if "weir-run" in launcher else {here})
+        _leave_names_to(folder)
     return _run(code, path)
 
 
@@ -204,14 +210,9 @@ def _leave_names_to(folder: str) -> None:
                     sys.modules.pop(one, None)
 
 
-def _set_import_path(folder: str) -> None:
+def _set_import_path(folder: str, in_the_place_of: set[str | None]) -> None:
     """The job's folder stands first, as when Python runs it."""
-    own = Path(sys.argv[0]).name
-    first = sys.path[0] if sys.path else ""
-    # `weir-run` puts its own bin folder first, `python -m` the working directory: neither is
-    # the job's. Where it is anything else, it stays.
-    launched_from = {"", str(Path.cwd()), str(Path(sys.executable).parent)}
-    if own and first in launched_from:
+    if sys.path and _real(sys.path[0]) in in_the_place_of:
         sys.path[0] = folder
     else:
         sys.path.insert(0, folder)

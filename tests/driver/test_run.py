@@ -67,6 +67,55 @@ def test_the_job_is_main_with_its_own_arguments_and_folder(tmp_path: Path) -> No
     assert done.stderr == ""
 
 
+def test_the_folder_of_another_launcher_stays_behind_that_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a program that lives on when the job has ended, and import what it needs then."""
+    name = job(tmp_path, "import sys; print(sys.path)")
+    monkeypatch.setattr(sys, "argv", ["/opt/platform/kernel.py"])
+    monkeypatch.setattr(sys, "path", ["/opt/platform", *sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr(run, "install_hooks", lambda: None)
+    assert run.main([name]) == 0
+    assert sys.path[:2] == [str(tmp_path), "/opt/platform"]
+
+
+@pytest.mark.parametrize("flags", [(), ("-P",), ("-I",)])
+def test_the_import_path_is_the_one_python_itself_would_have(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """By a launcher elsewhere than Python, which a link leads to, and out of no folder at all."""
+    if "-P" in flags and sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 has no -P")
+    for name in ("bin", "local", "kept", "gone"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / "weir-run").write_text(
+        # -I takes nothing from PYTHONPATH.
+        f"import sys\nsys.path.append({str(ROOT)!r})\n"
+        "from spark_listener.run import main\nsys.path.pop()\nsys.exit(main())\n"
+    )
+    (tmp_path / "local" / "weir-run").symlink_to("../bin/weir-run")
+    path = job(tmp_path / "kept", "import sys; print(sys.path, __file__, sys.argv)")
+
+    def out_of_nowhere(*arguments: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "gone").mkdir(exist_ok=True)
+        return subprocess.run(
+            ["sh", "-c", 'rmdir ../gone && exec "$@"', "sh", sys.executable, *flags, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path / "gone",
+            check=False,
+        )
+
+    plain = out_of_nowhere(path)
+    ours = out_of_nowhere(str(tmp_path / "local" / "weir-run"), path)
+    assert ours.stderr == plain.stderr
+    assert ours.stdout == plain.stdout
+    assert (str(tmp_path / "kept") + "'," in ours.stdout) is not bool(flags)
+    assert ours.returncode == plain.returncode == 0
+
+
 #: Of names that Weir imports too: each tells that it runs, and one would end the job.
 BESIDE = {
     "email.py": "print('email runs'); ENDS = True\nimport sys; sys.exit(0)\n",
