@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"weir-run: {job} cannot be read: {error.strerror or error}\n")
         return 2
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         _show(error)
         return 1
     folder = str(job.resolve().parent)
@@ -125,16 +125,29 @@ def _show(error: BaseException) -> None:
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     if sys.version_info >= (3, 12):
         sys.last_exc = error
+    if not hasattr(sys, "excepthook"):
+        _say("sys.excepthook is missing\n")
+        sys.__excepthook__(type(error), error, trace)
+        return
     try:
         sys.excepthook(type(error), error, trace)
     except SystemExit:
         raise
     except BaseException as another:
         of_hook = _without_our_frame(another)
-        sys.stderr.write("Error in sys.excepthook:\n")
+        _say("Error in sys.excepthook:\n")
         sys.__excepthook__(type(another), another, of_hook)
-        sys.stderr.write("\nOriginal exception was:\n")
+        _say("\nOriginal exception was:\n")
         sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _say(text: str) -> None:
+    """Where Python says it: also where the job has closed ``sys.stderr``."""
+    try:
+        sys.stderr.write(text)
+    except Exception:
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
 
 
 def _without_our_frame(error: BaseException) -> types.TracebackType | None:
@@ -148,7 +161,7 @@ def _without_our_frame(error: BaseException) -> types.TracebackType | None:
 
 def _say_nothing_of(error: BaseException) -> None:
     """It was shown; what Python shows once it has passed through here has frames of ours."""
-    hook, trace = sys.excepthook, error.__traceback__
+    hook, trace = getattr(sys, "excepthook", sys.__excepthook__), error.__traceback__
 
     def silent(*_: object) -> None:
         sys.excepthook = hook

@@ -212,6 +212,8 @@ def test_where_weir_cannot_be_imported_the_job_runs_without(
     [
         ("def f():\n    return 1 / 0\nf()\n", ""),
         ("x = = 3\n", ""),
+        ("x = " + "-" * 100_000 + "1\n", ""),
+        ("x = 1" + " + 1" * 20_000 + "\n", ""),
         ("import pyspark.sql\n", "1 / 0\n"),
         ("import pyspark.sql\n", "import none_of_this_name\n"),
     ],
@@ -293,6 +295,39 @@ def test_a_job_finds_in_its_module_and_at_its_end_what_it_does_under_python(
     assert ours.returncode == plain.returncode
     assert "'module'" in ours.stdout
     assert "3 True" in ours.stdout
+
+
+#: What is left of how Python shows an exception.
+LEFT = """
+import atexit, sys
+atexit.register(lambda: print(sys.last_type))
+def hook(kind, error, trace):
+    open("/none/of/this")
+if "none" in sys.argv:
+    del sys.excepthook
+else:
+    sys.excepthook = hook
+    if "deleted" in sys.argv: del sys.stderr
+    else: sys.stderr.close()
+if "int" in sys.argv: raise KeyboardInterrupt
+1 / 0
+"""
+
+
+@pytest.mark.parametrize("arguments", [("none",), ("none", "int"), ("closed",), ("deleted",)])
+def test_an_error_is_shown_as_under_python_by_what_the_job_left_for_it(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    path = job(tmp_path, LEFT)
+    plain = as_python_does(path, *arguments)
+    ours = weir_run(path, *arguments)
+    assert ours.returncode == plain.returncode
+    assert ours.stdout == plain.stdout
+
+    def told(stderr: str) -> list[str]:  # Python 3.11 and newer tell what they cannot show
+        return [line for line in stderr.splitlines() if "object " not in line or "name" in line]
+
+    assert told(ours.stderr) == told(plain.stderr)
 
 
 #: An exception of which nothing can be set, as of a frozen dataclass.
