@@ -217,10 +217,17 @@ def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
 ) -> None:
     """Each is a thread of the JVM's, and knows its pool, its job group and its active session."""
     job = JOB + (
-        "import psutil, time\n"
+        "import psutil, threading, time\n"
         "from spark_listener import attach\n"
         "spark = session('unpinned')\n"
-        "connected = lambda: len(psutil.Process().net_connections())\n"
+        "own, by = spark.sparkContext._gateway._gateway_client, set()\n"
+        "create = own._create_connection\n"
+        "def noted():\n"
+        "    by.add(threading.current_thread().name)\n"
+        "    return create()\n"
+        "own._create_connection = noted\n"
+        # What Python collects within a call of the job's goes by one more of the job's own.
+        "connected = lambda: len(psutil.Process().net_connections()) - len(own.deque)\n"
         "before = connected()\n"
         "attached = attach(spark, heartbeat_seconds=0.3)\n"
         "query = run(spark, sys.argv[2], processingTime='0 seconds')\n"
@@ -235,7 +242,7 @@ def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
         "for _ in range(50):\n"  # a connection is gone a moment after it is closed
         "    if connected() == before: break\n"
         "    time.sleep(0.1)\n"
-        "print(set(found), attached, connected() - before)\n"
+        "print(set(found), attached, connected() - before, by <= {'MainThread'})\n"
         "spark.stop()\n"
     )
     given = [str(folder(files=6).path), str(tmp_path / "out")]
@@ -243,7 +250,9 @@ def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
     done = run([sys.executable], job, given, tmp_path, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert our_warnings(done) == []
-    assert done.stdout.splitlines() == ["{(True, True)} <weir off: detached, or Spark is gone> 0"]
+    assert done.stdout.splitlines() == [
+        "{(True, True)} <weir off: detached, or Spark is gone> 0 True"
+    ]
     assert len(agent.of("progress")) >= 3
 
 
