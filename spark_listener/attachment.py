@@ -15,7 +15,7 @@ from spark_listener.application import conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
-from spark_listener.handlers import raised_by_a_handler
+from spark_listener.handlers import WhileOursRuns, leave_to_the_job
 from spark_listener.lease import Heir, Own
 from spark_listener.wire import SILENT_SECONDS
 
@@ -71,18 +71,17 @@ def attach(spark: Any = None, **settings: Any) -> Attachment:
     once. Never raises: what prevents it is logged once and stands in the result's ``reason``. What
     a signal's handler raises meanwhile is the job's, and goes on to it.
     """
-    try:
-        with _lock:
-            return _attach(spark, settings)
-    except ConfigurationError as error:
-        return _off(f"weir is off: {error}")
-    except Exception as error:
-        of_the_jobs = raised_by_a_handler(error)
-        if of_the_jobs is None:
+    with WhileOursRuns():
+        try:
+            with _lock:
+                return _attach(spark, settings)
+        except Exception as error:
+            leave_to_the_job(error)
+            if isinstance(error, ConfigurationError):
+                return _off(f"weir is off: {error}")
             LOGGER.debug("weir: attach failed", exc_info=error)
             first_line = (str(error).strip().splitlines() or [""])[0][:300]
             return _off(f"weir is off: attaching failed: {type(error).__name__}: {first_line}")
-    raise of_the_jobs
 
 
 def attach_started(spark: Any) -> None:

@@ -4,33 +4,78 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
+import threading
+import types
 from typing import Any
 
+#: Of the main thread, the only one that handlers run in, while ours is called there: the id of the
+#: error that the job was handling by then, and what its handlers were.
+_since: tuple[int, frozenset[Any]] | None = None
 
-def raised_by_a_handler(error: BaseException) -> BaseException | None:
-    """The error, or the one behind it, if a handler raised it: a limit on time by ``SIGALRM``, say.
 
-    A handler runs between any two steps of the main thread, those of ours among them, and what it
-    raises is to end what the job does. py4j and PySpark make another error of it on its way.
+class WhileOursRuns:
+    """Around what the job calls, or comes upon, of ours: what is raised within began within."""
+
+    def __enter__(self) -> None:
+        global _since  # noqa: PLW0603 - there is one main thread
+        self._before = _since
+        if _on_the_main_thread():
+            # The job holds the error as long as this lasts: a reference would keep it for longer.
+            handlers = _handlers() if _since is None else _since[1]
+            _since = (id(sys.exc_info()[1]), handlers)
+
+    def __exit__(self, *_: object) -> None:
+        global _since  # noqa: PLW0603
+        if _on_the_main_thread():
+            _since = self._before
+
+
+def leave_to_the_job(error: BaseException) -> None:
+    """Raises the error, or the one behind it, if a handler did: such as a limit on time.
+
+    First in each ``except`` that an error ends in, where the job's own thread may come. A handler
+    runs between any two steps of the main thread, those of ours among them, and what it raises is
+    to end what the job does. py4j and PySpark make another error of it on its way.
     """
-    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    met: set[int] = set()
+    if _since is None or not _on_the_main_thread():
+        return
+    handled, handlers = _since
+    handlers |= _handlers()  # one may have taken itself off, and may have been put in meanwhile
+    met = {handled}  # behind it is what the job knows of already
     one: BaseException | None = error
-    while handlers and one is not None and id(one) not in met:
+    while one is not None and id(one) not in met:
         met.add(id(one))
         trace = one.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code in handlers:
-                return one
+                context = one.__context__
+                try:
+                    raise one
+                finally:
+                    one.__context__ = context  # and not what was made of it
             trace = trace.tb_next
         one = one.__cause__ or one.__context__
-    return None
+
+
+def _on_the_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def _handlers() -> frozenset[Any]:
+    """The code of each that Python runs."""
+    found = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    return frozenset(found - {None})
 
 
 def _code_of(handler: Any) -> Any:
-    """What Python runs for it; None where that is not Python's, or there is none."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    if callable(handler) and not hasattr(handler, "__code__"):  # a method has its function's
+    """What Python runs for it; None where that is not Python's, or there is none.
+
+    By its type alone: nothing of the handler's own is run, which may raise.
+    """
+    while issubclass(type(handler), (functools.partial, types.MethodType)):
+        partial = issubclass(type(handler), functools.partial)
+        handler = handler.func if partial else handler.__func__
+    if type(handler) is not types.FunctionType:
         handler = getattr(type(handler), "__call__", None)  # noqa: B004 - an object that is called
-    return getattr(handler, "__code__", None)
+    return handler.__code__ if type(handler) is types.FunctionType else None

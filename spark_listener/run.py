@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zipimport import zipimporter
 
 from spark_listener import __version__, why_off
-from spark_listener.handlers import raised_by_a_handler
+from spark_listener.handlers import WhileOursRuns, leave_to_the_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -389,14 +389,11 @@ class _Seen:
         return types.MethodType(self._method, instance)
 
     def _see(self, instance: Any) -> None:
-        try:
-            self._hook(instance)
-        except Exception as error:
-            of_the_jobs = raised_by_a_handler(error)
-        else:
-            return
-        if of_the_jobs is not None:
-            raise of_the_jobs
+        with WhileOursRuns():
+            try:
+                self._hook(instance)
+            except Exception as error:
+                leave_to_the_job(error)
 
 
 if __name__ == "__main__":

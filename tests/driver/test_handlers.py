@@ -11,7 +11,7 @@ import pytest
 
 import spark_listener
 from spark_listener import attachment, run
-from spark_listener.handlers import raised_by_a_handler
+from spark_listener.handlers import WhileOursRuns, leave_to_the_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,26 +61,95 @@ def as_pyspark_does() -> None:
         raise RuntimeError("converted") from None
 
 
+def call(what: Callable[[], object]) -> None:
+    """As code of ours does that never raises."""
+    try:
+        what()
+    except Exception as error:
+        leave_to_the_job(error)
+
+
 WAYS = [lambda *_: signal.raise_signal(signal.SIGUSR1), as_py4j_does, as_pyspark_does]
 
 
 @pytest.mark.usefixtures("handler")
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_found_behind_what_others_made_of_it(way: Callable[[], None]) -> None:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - each way has another
-        way()
-    assert isinstance(raised_by_a_handler(caught.value), TooLongError)
+    with pytest.raises(TooLongError) as caught, WhileOursRuns():
+        call(way)
+    assert caught.value.__context__ is None, "what was made of it is no news of the job's"
 
 
 @pytest.mark.usefixtures("handler")
 def test_what_no_handler_raised_is_nobodys() -> None:
-    with pytest.raises(ZeroDivisionError) as caught:
-        1 / 0  # noqa: B018
-    assert raised_by_a_handler(caught.value) is None
     round_in_circles = ValueError()
     round_in_circles.__cause__ = ConnectionError()
     round_in_circles.__cause__.__cause__ = round_in_circles
-    assert raised_by_a_handler(round_in_circles) is None
+    with WhileOursRuns():
+        call(lambda: 1 / 0)
+        leave_to_the_job(round_in_circles)
+
+
+def test_a_handler_is_asked_for_nothing_that_may_fail() -> None:
+    class Odd:
+        """Of a mocking library, say."""
+
+        def __getattr__(self, _: str) -> None:
+            raise ValueError
+
+        @property
+        def __class__(self) -> Any:
+            raise ValueError
+
+        def __call__(self, *_: object) -> None:
+            fail()
+
+    before = signal.signal(signal.SIGUSR1, Odd())
+    try:
+        with pytest.raises(TooLongError), WhileOursRuns():
+            call(lambda: signal.raise_signal(signal.SIGUSR1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("handler")
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_job_handles_already_is_not_raised_into_it_again(
+    monkeypatch: pytest.MonkeyPatch, way: Callable[[], None]
+) -> None:
+    """A query that is started once a limit is over, where Weir then fails on its own account."""
+    from pyspark.sql.streaming import DataStreamWriter
+
+    monkeypatch.setattr(attachment, "_attach", lambda *_: 1 / 0)
+    monkeypatch.setattr(DataStreamWriter, "start", lambda _: "a query")
+    monkeypatch.setattr(attachment, "attach_started", lambda _: 1 / 0)
+    run.install_hooks()
+    writer: Any = SimpleNamespace(_df=SimpleNamespace(sparkSession=Limit()))
+    try:
+        way()
+    except Exception:
+        assert not spark_listener.attach(object()).active
+        assert DataStreamWriter.start(writer) == "a query"  # type: ignore[comparison-overlap]
+        monkeypatch.setattr(attachment, "_attach", lambda *_: way())
+        with pytest.raises(TooLongError):  # the next one is
+            spark_listener.attach(object())
+
+
+@pytest.mark.parametrize("then", [signal.SIG_DFL, signal.SIG_IGN, lambda *_: None])
+def test_a_handler_that_takes_itself_off_is_known(
+    monkeypatch: pytest.MonkeyPatch, then: Any
+) -> None:
+    def once(*_: object) -> None:
+        signal.signal(signal.SIGUSR1, then)
+        fail()
+
+    monkeypatch.setattr(attachment, "_attach", lambda *_: as_py4j_does())
+    before = signal.signal(signal.SIGUSR1, once)
+    try:
+        with pytest.raises(TooLongError):
+            spark_listener.attach(object())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.usefixtures("handler")
