@@ -30,7 +30,7 @@ class Complaints:
         self._repeat_seconds = repeat_seconds
         self._clock = clock
         self._logger = logger
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come in between, and attach too
         self._said: dict[str, tuple[float, int]] = {}  # kind -> (last time, unsaid since)
         self._over: Callable[[], bool] = lambda: False
         self.total = 0

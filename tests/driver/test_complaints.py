@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from spark_listener.complaints import REPEAT_SECONDS, Complaints
@@ -24,6 +25,22 @@ def test_the_same_is_said_rarely_and_counted(caplog: pytest.LogCaptureFixture) -
     now = REPEAT_SECONDS
     complaints.error("looking", ValueError("a"))
     assert caplog.messages[-1].endswith("ValueError: a (2 more like this since the last message)")
+
+
+def test_a_handler_that_comes_in_between_may_complain_too() -> None:
+    """It runs in the thread that holds the lock: that must not wait for itself."""
+    complaints = Complaints()
+
+    class Interrupted(dict[str, tuple[float, int]]):
+        def get(self, *_: object) -> None:  # type: ignore[override]
+            if complaints.total < 2:
+                complaints.warn("token", "again")
+
+    complaints._said = Interrupted()
+    warns = Thread(target=complaints.warn, args=("token", "once"), daemon=True)
+    warns.start()
+    warns.join(10)
+    assert not warns.is_alive()
 
 
 def test_what_java_threw_is_named_and_its_stack_is_not(caplog: pytest.LogCaptureFixture) -> None:
