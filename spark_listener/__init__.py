@@ -10,6 +10,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final, Union
 
+from spark_listener.handlers import WhileOursRuns, leave_to_the_job
+
 __version__: Final = "0.1.0"
 __all__ = ["__version__", "attach", "detach"]
 
@@ -61,8 +63,10 @@ def why_off() -> str:
     if sys.version_info[:2] < _OLDEST_PYTHON:
         here, needed = (".".join(map(str, one[:2])) for one in (sys.version_info, _OLDEST_PYTHON))
         return f"the job's Python is {here}, and {needed} or newer is needed"
-    try:
-        import spark_listener.attachment  # noqa: F401
-    except Exception as error:
-        return f"it cannot be imported: {type(error).__name__}: {error}"
+    with WhileOursRuns():
+        try:
+            import spark_listener.attachment  # noqa: F401
+        except Exception as error:
+            leave_to_the_job(error)
+            return f"it cannot be imported: {type(error).__name__}: {error}"
     return ""

@@ -7,7 +7,6 @@ import dataclasses
 import os
 import threading
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin
@@ -15,7 +14,7 @@ from spark_listener.application import conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
-from spark_listener.handlers import WhileOursRuns, leave_to_the_job
+from spark_listener.handlers import WhileOursRuns, errors_of_ours_suppressed, leave_to_the_job
 from spark_listener.lease import Heir, Own
 from spark_listener.wire import SILENT_SECONDS
 
@@ -47,11 +46,13 @@ class Attachment:
     @property
     def active(self) -> bool:
         """True while the session is watched; False as well where its JVM is gone. Never raises."""
-        try:
-            return self._driver is not None and self._driver.session(self._session) is not None
-        except Exception as error:
-            LOGGER.debug("weir: asking for a session", exc_info=error)
-            return False
+        with WhileOursRuns():
+            try:
+                return self._driver is not None and self._driver.session(self._session) is not None
+            except Exception as error:
+                leave_to_the_job(error)
+                LOGGER.debug("weir: asking for a session", exc_info=error)
+                return False
 
     def detach(self) -> None:
         """Puts the configured limits back and stops watching this session."""
@@ -94,7 +95,8 @@ def attach_started(spark: Any) -> None:
 def _id_of(session: Any) -> str:
     try:
         return str(session.sessionUUID())
-    except Exception:  # it is no session any more
+    except Exception as error:  # it is no session any more
+        leave_to_the_job(error)
         return ""
 
 
@@ -104,19 +106,25 @@ def detach(spark: Any = None) -> None:
 
 
 def _detach(session: Any, *, every: bool = False) -> None:
-    try:
-        with _lock:
-            _take_off(session, every=every)
-            for driver in list(_drivers.values()):
-                one = None if every else driver.session(session)
-                driver.unwatch(driver.sessions if every else [one] if one else [])
-                if not driver.sessions:
-                    _drivers.pop(driver.application_id, None)
-                    driver.close(ending=False)
-                    if driver.lingers:
-                        _leaving.append(driver)
-    except Exception as error:
-        _complaints.error("detaching", error)
+    with WhileOursRuns():
+        try:
+            with _lock:
+                _take_off(session, every=every)
+                for driver in list(_drivers.values()):
+                    _let_go(driver, session, every=every)
+        except Exception as error:
+            leave_to_the_job(error)
+            _complaints.error("detaching", error)
+
+
+def _let_go(driver: Driver, session: Any, *, every: bool) -> None:
+    one = None if every else driver.session(session)
+    driver.unwatch(driver.sessions if every else [one] if one else [])
+    if not driver.sessions:
+        _drivers.pop(driver.application_id, None)
+        driver.close(ending=False)
+        if driver.lingers:
+            _leaving.append(driver)
 
 
 def _take_off(session: Any, *, every: bool) -> None:
@@ -127,7 +135,7 @@ def _take_off(session: Any, *, every: bool) -> None:
 
         context = SparkContext._active_spark_context
         if context is not None:
-            with suppress(Exception):  # its JVM is gone, in which nothing starts any more
+            with errors_of_ours_suppressed():  # its JVM is gone, in which nothing starts any more
                 _taken_off.add(str(context.applicationId))
 
 
@@ -213,6 +221,7 @@ def _where_of_connect(spark: Any) -> str:
         if any(plugin.NAME in str(spark.conf.get(one, "")) for one in plugin.CONFS):
             return f"{here}: its plugin lets the agent beside it regulate them"
     except Exception as error:
+        leave_to_the_job(error)
         LOGGER.debug("weir: asking a Connect server", exc_info=error)
     return (
         f"{here}; give that server {plugin.CONFS[0]}={plugin.NAME}, and the agent beside it "
@@ -234,6 +243,7 @@ def _close_the_door(spark: Any, gateway: Any) -> Lease:
                 LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
             return _leases.setdefault(context, Heir(door))
     except Exception as error:
+        leave_to_the_job(error)
         _complaints.error("closing the plugin's door", error)
     return _leases.setdefault(spark.sparkContext, Own())
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener.channel import Channel
 from spark_listener.complaints import LOGGER
 from spark_listener.first_batch import Gatekeeper, taking_milliseconds
+from spark_listener.handlers import leave_to_the_job
 from spark_listener.intake import Intake
 from spark_listener.lease import STARTS
 from spark_listener.listener import Inbox
@@ -130,6 +131,7 @@ class Driver:
         try:
             report["jvm_pid"] = int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
         except Exception as error:  # Java 8 has no ProcessHandle
+            leave_to_the_job(error)
             LOGGER.debug("weir: the JVM's process id is unknown: %s", error)
         return report
 
@@ -179,10 +181,9 @@ class Driver:
     def _take_listener_out(self, session: Session) -> None:
         try:
             session.java.streams().removeListener(session.wrapped)
-        except LookupError:
-            pass  # nobody has it any more
         except Exception as error:
-            if not self.stopped:
+            leave_to_the_job(error)
+            if not isinstance(error, LookupError) and not self.stopped:  # else nobody has it
                 self._complaints.error("removing the listener", error)
 
     def refuse_control(self, session: Session) -> None:

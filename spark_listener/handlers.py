@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import signal
 import sys
 import threading
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Of the main thread, the only one that handlers run in, while ours is called there: the id of the
 #: error that the job was handling by then, and what its handlers were.
@@ -56,6 +60,15 @@ def leave_to_the_job(error: BaseException) -> None:
                     one.__context__ = context  # and not what was made of it
             trace = trace.tb_next
         one = one.__cause__ or one.__context__
+
+
+@contextlib.contextmanager
+def errors_of_ours_suppressed() -> Iterator[None]:
+    """As ``suppress(Exception)``, but for what a handler raised."""
+    try:
+        yield
+    except Exception as error:
+        leave_to_the_job(error)
 
 
 def _on_the_main_thread() -> bool:

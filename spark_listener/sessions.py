@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from spark_listener.handlers import errors_of_ours_suppressed
 from spark_listener.handles import OBJECT, Handles
 from spark_listener.lease import LISTENER
 
@@ -102,9 +102,9 @@ class Sessions:
         """Forgets a session; true where it was known."""
         if self._known.pop(session.key, None) is None:
             return False
-        with suppress(Exception):  # of a JVM that is gone
+        with errors_of_ours_suppressed():  # of a JVM that is gone
             self._lease.forget(f"{LISTENER}{session.key}")
-        with suppress(Exception):  # of a session that is, too
+        with errors_of_ours_suppressed():  # of a session that is, too
             self._keys.remove(session.java)
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import pytest
 
 import spark_listener
 from spark_listener import attachment, run
+from spark_listener.driver import Driver
 from spark_listener.handlers import WhileOursRuns, leave_to_the_job
+from spark_listener.sessions import Session, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,3 +178,86 @@ def test_neither_attach_nor_weir_run_keeps_it_from_the_job(
     monkeypatch.setattr(attachment, "_attach", lambda *_: 1 / 0)
     assert not spark_listener.attach(object()).active
     assert DataStreamWriter.start(writer) == "a query"  # type: ignore[comparison-overlap]
+
+
+class Failing:
+    """Of py4j's, or Spark's: asking it for anything does this."""
+
+    def __init__(self, way: Callable[..., object]) -> None:
+        self._way = way
+
+    def __getattr__(self, _: str) -> Any:
+        return self._way()
+
+
+def with_attributes(made: type, **attributes: object) -> Any:
+    """An object with these attributes alone."""
+    bare: Any = made.__new__(made)
+    vars(bare).update(attributes)
+    return bare
+
+
+def importing(failing: Any) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "spark_listener.attachment")
+        patch.setattr(sys, "meta_path", [failing])
+        return spark_listener.why_off()
+
+
+def detaching_all(failing: Any) -> None:
+    from pyspark import SparkContext
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkContext, "_active_spark_context", failing)
+        attachment._take_off(None, every=True)
+
+
+def detaching_from(failing: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attachment, "_drivers", {"an application": failing})
+        attachment.Attachment(None, None, "").detach()
+
+
+def forgetting(failing: Any, lease: Any) -> bool:
+    one = Session(failing, "1", None, control=False)
+    return with_attributes(Sessions, _known={"1": one}, _keys=set(), _lease=lease).remove(one)
+
+
+#: Each place on the job's thread where an error ends that the job does not hear of.
+PLACES: dict[str, Callable[[Any], object]] = {
+    "import": importing,
+    "active": lambda failing: attachment.Attachment(None, failing, "").active,
+    "all": detaching_all,
+    "session": attachment._id_of,
+    "driver": detaching_from,
+    "connect": lambda failing: attachment._where_of_connect(SimpleNamespace(conf=failing)),
+    "door": lambda failing: attachment._close_the_door(
+        SimpleNamespace(sparkContext=Context(failing)), None
+    ),
+    "process": lambda failing: with_attributes(Driver, _gateway=failing)._process_report(),
+    "listener": lambda failing: with_attributes(
+        Driver, _spark=SimpleNamespace(stopped=lambda: True)
+    )._take_listener_out(SimpleNamespace(java=failing)),
+    "lease": lambda failing: forgetting(None, failing),
+    "keys": lambda failing: forgetting(failing, SimpleNamespace(forget=lambda _: None)),
+}
+
+
+class Context:
+    """A context that PySpark is asked for the configuration of."""
+
+    def __init__(self, failing: Any) -> None:
+        self.getConf = lambda: failing.getConf
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_place_keeps_it_or_raises_anything_else(place: str) -> None:
+    before = signal.signal(signal.SIGUSR1, fail)
+    try:
+        with WhileOursRuns():
+            PLACES[place](Failing(lambda: 1 / 0))
+        for way in WAYS:
+            with pytest.raises(TooLongError), WhileOursRuns():
+                PLACES[place](Failing(way))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
