@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import os
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,12 @@ from spark_listener.application import conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
-from spark_listener.handlers import WhileOursRuns, errors_of_ours_suppressed, leave_to_the_job
+from spark_listener.handlers import (
+    BoundedLock,
+    WhileOursRuns,
+    errors_of_ours_suppressed,
+    leave_to_the_job,
+)
 from spark_listener.lease import Heir, Own
 from spark_listener.wire import SILENT_SECONDS
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from spark_listener.lease import Lease
     from spark_listener.sessions import Session
 
-_lock = threading.RLock()
+_lock = BoundedLock()
 _drivers: dict[str, Driver] = {}  # by Spark's application id
 _leaving: list[Driver] = []  # detached, and their threads still wait for Spark
 #: By PySpark's context: an application that comes after it may have the same id.

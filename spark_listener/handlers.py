@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,27 @@ if TYPE_CHECKING:
 #: Of the main thread, the only one that handlers run in, while ours is called there: the id of the
 #: error that the job was handling by then, and what its handlers were.
 _since: tuple[int, frozenset[Any]] | None = None
+
+
+#: A handler may wait for a thread that comes to what its own holds: what waits goes on without Weir
+#: after so long, which is more than detaching takes where Spark does not answer. Attaching takes
+#: less, one or two with a cold JVM.
+LONGEST_WAIT_SECONDS: Final = 10.0
+
+
+class BoundedLock:
+    """A lock that is entered anew by who holds it, and that nobody waits for without an end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        """Raises TimeoutError."""
+        if not self._lock.acquire(timeout=LONGEST_WAIT_SECONDS):
+            raise TimeoutError("another call of Weir has not ended; call again once it has")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class WhileOursRuns:

@@ -12,7 +12,6 @@ import functools
 import logging
 import os
 import sys
-import threading
 import types
 import weakref
 from importlib.machinery import (
@@ -33,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zipimport import zipimporter
 
 from spark_listener import __version__, why_off
-from spark_listener.handlers import WhileOursRuns, leave_to_the_job
+from spark_listener.handlers import BoundedLock, WhileOursRuns, leave_to_the_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -245,7 +244,7 @@ def install_hooks() -> None:
         return
     from spark_listener import attachment
 
-    lock = threading.RLock()  # what a signal calls comes in between, and may start a query too
+    lock = BoundedLock()  # what a signal calls comes in between, and may start a query too
     met: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def say_where(writer: Any) -> None:
@@ -255,7 +254,9 @@ def install_hooks() -> None:
 
     def attach_streaming(writer: Any) -> None:
         session = writer._df.sparkSession
-        with lock:  # a query of another thread starts no sooner than its session is attached
+        # A query of another thread starts no sooner than its session is attached. Where it starts
+        # without, as that lasts too long, its next one attaches it.
+        with lock:
             if session not in met:
                 attachment.attach_started(session)
                 met.add(session)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import signal
 import sys
+from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import spark_listener
-from spark_listener import attachment, run
-from spark_listener.driver import Driver
+from spark_listener import attachment, handlers, run
+from spark_listener.complaints import Complaints
+from spark_listener.driver import _RESTORED_WITHIN_SECONDS, FLUSH_SECONDS, Driver
 from spark_listener.handlers import WhileOursRuns, leave_to_the_job
 from spark_listener.sessions import Session, Sessions
 
@@ -178,6 +180,71 @@ def test_neither_attach_nor_weir_run_keeps_it_from_the_job(
     monkeypatch.setattr(attachment, "_attach", lambda *_: 1 / 0)
     assert not spark_listener.attach(object()).active
     assert DataStreamWriter.start(writer) == "a query"  # type: ignore[comparison-overlap]
+
+
+@pytest.fixture
+def one_that_waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], object]:
+    """What a thread of a handler's comes to, for which the handler waits."""
+    monkeypatch.setattr(handlers, "LONGEST_WAIT_SECONDS", 0.01)
+
+    def begin(what: Callable[[], object]) -> object:
+        came_to: list[object] = []
+        thread = Thread(target=lambda: came_to.append(what()), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert came_to, "it waits for what waits for it"
+        return came_to[0]
+
+    return begin
+
+
+def test_a_handler_may_wait_for_a_query_of_another_thread(
+    monkeypatch: pytest.MonkeyPatch,
+    one_that_waits: Callable[[Callable[[], object]], object],
+) -> None:
+    from pyspark.sql.streaming import DataStreamWriter
+
+    writer: Any = SimpleNamespace(_df=SimpleNamespace(sparkSession=Limit()))
+    attached: list[Any] = []
+
+    def attach_started(session: Any) -> None:
+        if not attached:
+            attached.append("begun")
+            assert one_that_waits(lambda: DataStreamWriter.start(writer)) == "a query"
+        attached.append(session)
+
+    monkeypatch.setattr(DataStreamWriter, "start", lambda _: "a query")
+    monkeypatch.setattr(attachment, "attach_started", attach_started)
+    run.install_hooks()
+    assert DataStreamWriter.start(writer) == "a query"  # type: ignore[comparison-overlap]
+    assert attached == ["begun", writer._df.sparkSession]
+
+
+def test_a_handler_may_wait_for_what_another_thread_asks_of_weir(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    one_that_waits: Callable[[Callable[[], object]], object],
+) -> None:
+    def attaches(*_: object) -> attachment.Attachment:
+        other = one_that_waits(lambda: spark_listener.attach(object()))
+        one_that_waits(spark_listener.detach)
+        assert isinstance(other, attachment.Attachment)
+        return other
+
+    monkeypatch.setattr(attachment, "_complaints", Complaints())
+    monkeypatch.setattr(attachment, "_attach", attaches)
+    other = spark_listener.attach(object())
+    assert other.reason.endswith("another call of Weir has not ended; call again once it has")
+    assert [one.split(":")[1] for one in caplog.messages] == [
+        " attaching failed",
+        " detaching failed and was skipped; the job is not affected",
+    ]
+
+
+def test_what_is_waited_for_has_ended_by_then_where_no_handler_waits() -> None:
+    """Detaching from a Spark that does not answer takes longest: limits, then each thread."""
+    longest = _RESTORED_WITHIN_SECONDS + 3 * FLUSH_SECONDS
+    assert longest < handlers.LONGEST_WAIT_SECONDS < 2 * longest
 
 
 class Failing:
