@@ -12,6 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from spark_listener.complaints import LOGGER
+from spark_listener.handlers import leave_to_the_job
 from spark_listener.handles import OBJECT, Handles
 from spark_listener.wire import HEARTBEAT_SECONDS
 
@@ -251,7 +252,8 @@ def _scheduler(gateway: Any, h: Handles) -> Any:
             thread, "(Ljava/lang/ThreadGroup;Ljava/lang/Runnable;Ljava/lang/String;JZ)V"
         )
         made = h.given(h.given(made, 2, name, 0, False), 0, None)
-    except Exception:  # of Java 8, which cannot make one that inherits nothing
+    except Exception as error:  # of Java 8, which cannot make one that inherits nothing
+        leave_to_the_job(error)
         made = h.given(h.constructor(thread, "(Ljava/lang/Runnable;Ljava/lang/String;)V"), 1, name)
     daemon = h.given(h.virtual(thread, "setDaemon", "(Z)V"), 1, True)
     same = h.methods.identity(h.java_class(thread))
@@ -305,6 +307,7 @@ class Own(Lease):
             if ended is not None:
                 estate.absorb(ended)
         except Exception as error:
+            leave_to_the_job(error)
             LOGGER.debug("weir: leaving limits to the JVM", exc_info=error)
             return
         self._estate = estate
@@ -319,6 +322,7 @@ class Own(Lease):
                     self._estate.absorb(left)
                     LOGGER.info("weir: what a process before this one left is taken over")
         except Exception as error:
+            leave_to_the_job(error)
             LOGGER.debug("weir: taking over what another process left", exc_info=error)
 
     @property
@@ -431,6 +435,7 @@ class Heir(Own):
                 if not estate.programs.containsKey(_STAYS + name):
                     estate.leave(_STAYS + name, _putting_back(gateway, name), ALONE_SECONDS)
         except Exception as error:
+            leave_to_the_job(error)
             LOGGER.debug("weir: what stays where the door was", exc_info=error)
 
     def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:

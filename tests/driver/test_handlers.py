@@ -8,11 +8,12 @@ import sys
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 import spark_listener
-from spark_listener import attachment, handlers, run
+from spark_listener import attachment, handlers, lease, run
 from spark_listener.complaints import Complaints
 from spark_listener.driver import _RESTORED_WITHIN_SECONDS, FLUSH_SECONDS, Driver
 from spark_listener.handlers import WhileOursRuns, leave_to_the_job
@@ -285,9 +286,21 @@ def detaching_from(failing: Any) -> None:
         attachment.Attachment(None, None, "").detach()
 
 
-def forgetting(failing: Any, lease: Any) -> bool:
+def forgetting(failing: Any, left: Any) -> bool:
     one = Session(failing, "1", None, control=False)
-    return with_attributes(Sessions, _known={"1": one}, _keys=set(), _lease=lease).remove(one)
+    return with_attributes(Sessions, _known={"1": one}, _keys=set(), _lease=left).remove(one)
+
+
+def at_first(failing: Any) -> Mock:
+    """Fails once: what is tried next does not."""
+    ways = iter([lambda: failing.once])
+    return Mock(constructor=lambda *_: next(ways, lambda: None)())
+
+
+def standing_where_the_door_was(failing: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lease.Own, "begin", lambda *_: None)
+        with_attributes(lease.Heir, _door=failing, _estate=Mock()).begin(None)
 
 
 #: Each place on the job's thread where an error ends that the job does not hear of.
@@ -306,6 +319,12 @@ PLACES: dict[str, Callable[[Any], object]] = {
         Driver, _spark=SimpleNamespace(stopped=lambda: True)
     )._take_listener_out(SimpleNamespace(java=failing)),
     "lease": lambda failing: forgetting(None, failing),
+    "scheduler": lambda failing: lease._scheduler(Mock(), at_first(failing)),
+    "leaving": lambda failing: lease.Own().begin(failing),
+    "taking over": lambda failing: with_attributes(lease.Own, _estate=Mock()).take_over(
+        None, failing
+    ),
+    "after the door": standing_where_the_door_was,
     "keys": lambda failing: forgetting(failing, SimpleNamespace(forget=lambda _: None)),
 }
 
