@@ -123,12 +123,14 @@ def _detach(session: Any, *, every: bool = False) -> None:
 
 def _let_go(driver: Driver, session: Any, *, every: bool) -> None:
     one = None if every else driver.session(session)
-    driver.unwatch(driver.sessions if every else [one] if one else [])
-    if not driver.sessions:
-        _drivers.pop(driver.application_id, None)
-        driver.close(ending=False)
-        if driver.lingers:
-            _leaving.append(driver)
+    try:
+        driver.unwatch(driver.sessions if every else [one] if one else [])
+    finally:
+        if not driver.sessions:
+            _drivers.pop(driver.application_id, None)
+            driver.close(ending=False)
+            if driver.lingers:
+                _leaving.append(driver)
 
 
 def _take_off(session: Any, *, every: bool) -> None:

@@ -172,11 +172,17 @@ class Driver:
 
     def unwatch(self, sessions: Iterable[Session]) -> None:
         """Stops watching these sessions."""
-        known = [session for session in sessions if self._sessions.remove(session)]
-        for session in known:
-            self._take_listener_out(session)
-        if known:
-            self._observer.leave_sessions(known, _RESTORED_WITHIN_SECONDS)
+        known: list[Session] = []
+        try:
+            for session in sessions:
+                known.append(session)
+                if not self._sessions.remove(session):
+                    known.pop()
+            for session in known:
+                self._take_listener_out(session)
+        finally:  # a signal's handler of the job's may raise, and limits go back all the same
+            if known:
+                self._observer.leave_sessions(known, _RESTORED_WITHIN_SECONDS)
 
     def _take_listener_out(self, session: Session) -> None:
         try:

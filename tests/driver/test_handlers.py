@@ -329,6 +329,40 @@ PLACES: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.parametrize("place", ["listener", "lease"])
+def test_limits_go_back_where_a_handler_raises_while_weir_detaches(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    interrupted = Failing(as_py4j_does)
+    quiet = SimpleNamespace(forget=lambda _: None)
+    one = Session(SimpleNamespace(get=lambda: interrupted), "1", None, control=True)
+    left: list[object] = []
+    closed: list[bool] = []
+    driver = with_attributes(
+        Driver,
+        application_id="an application",
+        session=lambda _: one,
+        close=lambda *, ending: closed.append(ending),
+        _spark=SimpleNamespace(stopped=lambda: True),
+        _observer=SimpleNamespace(leave_sessions=lambda known, _: left.extend(known)),
+        _sessions=with_attributes(
+            Sessions,
+            _known={"1": one},
+            _keys=set(),
+            _lease=interrupted if place == "lease" else quiet,
+        ),
+    )
+    drivers = {driver.application_id: driver}
+    monkeypatch.setattr(attachment, "_drivers", drivers)
+    before = signal.signal(signal.SIGUSR1, fail)
+    try:
+        with pytest.raises(TooLongError):
+            attachment.Attachment(None, driver, "").detach()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (left, closed, drivers) == ([one], [False], {})
+
+
 class Context:
     """A context that PySpark is asked for the configuration of."""
 
