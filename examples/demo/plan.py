@@ -34,6 +34,10 @@ class Capacity:
         """How long a batch of so many rows takes."""
         return self.fixed_seconds + rows / self.rows_per_second
 
+    def rows_in(self, seconds: float) -> int:
+        """How many a batch of so many seconds holds; below 1 where an empty one takes them."""
+        return round(self.rows_per_second * (seconds - self.fixed_seconds))
+
 
 #: Files to warm up with: small, then larger until a batch takes about the target, which also gives
 #: Java's compiler time to do its work before anything is measured.

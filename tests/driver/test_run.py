@@ -36,6 +36,18 @@ def weir_run(
     )
 
 
+def as_under_python(
+    path: str, *arguments: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a job did under weir-run: all that it says, and its end, are as without."""
+    plain = as_python_does(path, *arguments, cwd=cwd)
+    ours = weir_run(path, *arguments, cwd=cwd)
+    assert ours.returncode == plain.returncode
+    assert ours.stdout == plain.stdout
+    assert ours.stderr == plain.stderr
+    return ours
+
+
 def as_python_does(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
@@ -288,11 +300,7 @@ def test_a_job_finds_in_its_module_and_at_its_end_what_it_does_under_python(
 ) -> None:
     (tmp_path / "pyspark_functions.py").write_text("def sum(column): raise TypeError\n")
     path = job(tmp_path, TELLS)
-    plain = as_python_does(path, *arguments)
-    ours = weir_run(path, *arguments)
-    assert ours.stdout == plain.stdout
-    assert ours.stderr == plain.stderr
-    assert ours.returncode == plain.returncode
+    ours = as_under_python(path, *arguments)
     assert "'module'" in ours.stdout
     assert "3 True" in ours.stdout
 
@@ -349,11 +357,7 @@ def test_an_exception_that_lets_nothing_be_set_is_shown_as_under_python(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     path = job(tmp_path, FROZEN)
-    plain = as_python_does(path, *arguments)
-    ours = weir_run(path, *arguments)
-    assert ours.returncode == plain.returncode
-    assert ours.stdout == plain.stdout
-    assert ours.stderr == plain.stderr
+    as_under_python(path, *arguments)
 
 
 #: What its frames hold writes what it was given as it is released, as a file or a client does.
@@ -382,11 +386,7 @@ def test_what_a_failed_job_holds_is_released_as_under_python(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     path = job(tmp_path, HOLDS)
-    plain = as_python_does(path, *arguments)
-    ours = weir_run(path, *arguments)
-    assert ours.returncode == plain.returncode
-    assert ours.stdout == plain.stdout
-    assert ours.stderr == plain.stderr
+    ours = as_under_python(path, *arguments)
     assert "released sink 4" in ours.stdout
 
 
@@ -401,11 +401,8 @@ def test_a_job_by_a_relative_name_is_where_python_itself_has_it(tmp_path: Path, 
     )
     (tmp_path / "linked").symlink_to("kept")
     name = "./linked/../kept/job.py"
-    plain = as_python_does(name, cwd=tmp_path)
-    ours = weir_run(name, cwd=tmp_path)
-    assert ours.returncode == plain.returncode == (1 if last else 0)
-    assert ours.stdout == plain.stdout
-    assert ours.stderr == plain.stderr
+    ours = as_under_python(name, cwd=tmp_path)
+    assert ours.returncode == (1 if last else 0)
 
 
 @pytest.mark.parametrize(

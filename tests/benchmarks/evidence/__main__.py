@@ -119,7 +119,7 @@ def run_of(
             f"{target_seconds:g} s is no aim: give a longer one (--target-seconds), or leave it "
             "out (--workloads)"
         )
-    target_rows = round(capacity.rows_per_second * (target_seconds - capacity.fixed_seconds))
+    target_rows = capacity.rows_in(target_seconds)
     chosen = ARMS[arm]
     return Run(
         query=query,

@@ -124,6 +124,11 @@ class Run:
     warm_up: float = round(sum(WARM_UP_LUMPS), 2)  # in batches of the target's length
 
 
+def warm_up_lumps(target_rows: int) -> list[int]:
+    """The rows of each lump of a warm-up, where a batch of the target's length takes so many."""
+    return [max(round(share * target_rows), 1) for share in WARM_UP_LUMPS]
+
+
 def corrected(capacity: plan.Capacity, rows: int, seconds: Sequence[float]) -> plan.Capacity:
     """The same fixed cost, and rows that make a batch of so many take what full ones took.
 
@@ -173,8 +178,8 @@ class World:
             for _ in range(COLD_LUMPS):
                 course.lump(FIRST_LUMP_ROWS)
             lump = course.lump_of(target_seconds, FIRST_LUMP_ROWS)
-            for share in WARM_UP_LUMPS:
-                course.lump(round(lump * share))
+            for part in warm_up_lumps(lump):
+                course.lump(part)
             lump = course.lump_of(target_seconds, lump)
             begun = time.time()
             for share in MEASURED_LUMPS:
@@ -195,13 +200,13 @@ class World:
 
         Raises ValueError where an empty batch takes the target, BrokenError.
         """
-        rows = round(capacity.rows_per_second * (target_seconds - capacity.fixed_seconds))
+        rows = capacity.rows_in(target_seconds)
         if rows < 1:
             raise ValueError(f"an empty batch takes {capacity.fixed_seconds:.1f} s here")
         run = Run(query, "", "measure", 0, 0.0, 0, rows, limit_rows=rows)
         with _Course(self, run, Packer(generator_of(query, 0).endless())) as course:
-            for share in WARM_UP_LUMPS:
-                course.lump(max(round(share * rows), 1))
+            for lump in warm_up_lumps(rows):
+                course.lump(lump)
             begun = time.time()
             course.lump(FULL_BATCHES * rows)
             course.stop()
@@ -212,7 +217,7 @@ class World:
 
     def run(self, run: Run) -> Record:
         """All of it. Raises BrokenError."""
-        lumps = [max(round(share * run.target_rows), 1) for share in WARM_UP_LUMPS]
+        lumps = warm_up_lumps(run.target_rows)
         ticks = ticks_of(slice_of(recordings()[run.trace], run.seed), run.seconds, run.rows)
         rows = self.folder / f"rows-{run.query}-{run.trace}-{run.seed}-{run.seconds:g}-{run.rows}"
         if not rows.exists():
