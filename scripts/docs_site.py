@@ -27,6 +27,7 @@ _RUNBOOKS: Final = "agent/export/runbooks"
 _PAGES: Final = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
     "alerts/README.md": "project/alerts.md",
     "dashboards/README.md": "project/dashboards.md",
     "examples/demo/README.md": "examples/demo.md",

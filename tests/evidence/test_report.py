@@ -72,9 +72,9 @@ def test_a_fixed_limit_whose_batches_are_shorter_than_they_are_called_is_told() 
 
     said = "A full batch took {} s under a fixed limit, batches of 1 target and 5.4 s under Weir"
     assert said.format("4.4") in told(4.4)
-    assert "shorter than they are called" in told(4.4)
+    assert "the fixed limit was set a little low" in told(4.4)
     assert said.format("5.3") in told(5.3)
-    assert "shorter than they are called" not in told(5.3)
+    assert "the fixed limit was set a little low" not in told(5.3)
     assert "A full batch took" not in told(None)
 
 
@@ -417,9 +417,9 @@ def test_that_equal_is_a_convention_is_told_with_what_is_known_of_noise() -> Non
         row("fixed-1", 2, 5.0, 6.0, longest_batch_seconds=4.9),
     ]
     page = report.page(calm)
-    assert "in 2 pairs of a fixed limit with as configured no batch" in page
-    assert "longest time without a result 0.75 to 1.25 times" in page
-    assert "wait up to 1.00 to 1.50 times" in page
+    assert "in 2 pairs of a fixed limit with as configured the limit can have held back" in page
+    assert "longest time without a result was 0.75 to 1.25 times" in page
+    assert "wait up to was 1.00 to 1.50 times" in page
     calm[-1]["longest_batch_seconds"] = 5.0
     assert "in 1 pair of a fixed limit" in report.page(calm)
 

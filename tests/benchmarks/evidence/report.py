@@ -587,9 +587,10 @@ INTRODUCTION: Final = """\
 # Evidence
 
 <!-- written by make evidence; the text stands in tests/benchmarks/evidence/report.py -->
-Workloads that others defined, fed with arrivals that were recorded in the world, on a real Spark
-cluster and a real Kafka: as configured without a limit, under fixed limits, with Spark's own
-dynamic allocation, and under Weir. What Weir loses is told like what it wins.
+Workloads that others defined, fed with arrivals that were recorded in the world, on a standalone
+Spark cluster and a Kafka broker, all on one machine: as configured without a limit, under fixed
+limits, with Spark's own dynamic allocation, and under Weir. What Weir loses is told like what it
+wins.
 
 Windows and joins declare a delay of 4 s, as NEXMark defines them, which is shorter than their
 batches. There Weir by itself [cuts nothing](late-rows.md#rows-that-are-not-read-in-order): it is
@@ -650,12 +651,13 @@ METHOD: Final = f"""\
   each Worker; driver, broker and what brings the rows are on the same machine. Rows are drawn and
   packed before a run, as the record batches that the broker stores; a run hands them over.
 - **Ways**, all with the same rows at the same times for a seed. *As configured*: no limit, Spark's
-  default. *Best fixed limit*: of half, one, two and four times what a batch of the target's length
-  takes, as far as they were tried (the picture shows each), the one for which the longest time
-  without a result and the wait of 99 % of the rows add up to the least, found after all seeds
-  were run. *Dynamic allocation*: as Spark ships it, on the same cluster. *Weir*: no limit, the
-  [plugin](plugin.md), an agent in mode `on` with the target; *executors too*: it asks for
-  executors as well.
+  default. *A fixed limit*: what a batch of the target's length takes, as measured before the first
+  run. Where half of it, twice and four times as much were tried too, which the picture shows, it
+  is the best of them in hindsight: the one for which the longest time without a result and the
+  wait of 99 % of the rows add up to the least, found after all seeds were run. So where one was
+  tried alone there may be a better one. *Dynamic allocation*: as Spark ships it, on the same
+  cluster. *Weir*: no limit, the [plugin](plugin.md), an agent in mode `on` with the target;
+  *executors too*: it asks for executors as well.
 - **Each run** starts from an empty checkpoint, with a new driver and a new agent, and is measured
   after a warm-up: lumps of three tenths of a batch and of a whole one in turn, since Java compiles
   for some two minutes. Until 2026-11-26 it was a fifth as long, and the first half of a run still
@@ -710,8 +712,7 @@ def _machine(rows: Sequence[Row]) -> str:
         where = (
             f"{kind} of {row['cores']:.0f} cores ({row['processor']}, {row['memory_gib']:.0f} "
             f"GiB), Spark {row['spark']}, {row['seconds']:g} s a run, a result wanted every "
-            f"{row['target_seconds']:g} s, measured once the query has digested "
-            f"{row['warm_up']:.1f} batches of that length"
+            f"{row['target_seconds']:g} s, after a warm-up of {row['warm_up']:.1f} such batches"
         )
         on.setdefault(where, set()).add(row["series"])
     told = (
@@ -751,9 +752,9 @@ def _full_batches(rows: Sequence[Row]) -> list[str]:
     )
     if compare(other, mine, less=True) > 0:
         told += (
-            " What was measured before the first run makes the fixed limit's batches shorter than "
-            "they are called, and with them the time until the one that comes again at the restart "
-            "has ended."
+            " So the fixed limit was set a little low: its batches are shorter than the time by "
+            "which they are called, and with them its longest time without a result, which mostly "
+            "is that of the batch that comes again at the restart."
         )
     return [told + "\n"]
 
@@ -796,8 +797,8 @@ def _left_out(every: Sequence[Row], rows: Sequence[Row]) -> list[str]:
     return [
         (
             f"{len(left)} more stand in `evidence.csv` alone ({'; '.join(which)}): what brings the "
-            "rows shares the machine, and was behind the trace by more than a wanted batch's "
-            f"length further than in the pair's other run, or less far.{also}\n"
+            "rows shares the machine, and how far it was behind the trace differed between the "
+            f"pair's runs by more than a wanted batch's length.{also}\n"
         )
     ]
 
@@ -833,7 +834,7 @@ def _ended(every: Sequence[Row], broken: Sequence[Row]) -> str:
     if any(row["series"] < COUNTED_SINCE for row in every):
         told.append(
             f"How many runs came to no end, and were run again, was not kept in series begun "
-            f"before {COUNTED_SINCE}: they tell of those that came through."
+            f"before {COUNTED_SINCE}: their figures are of runs that came through alone."
         )
     return " ".join(told) + "\n"
 
@@ -921,12 +922,13 @@ def _noise(rows: Sequence[Row], twice: Sequence[tuple[Row, Row]] = ()) -> str:
         spans = []
         for column in TOLD:
             ratios = [_ratio(one[column.name], two[column.name]) for one, two in calm]
-            spans.append(f"{_plain(column)} {min(ratios):.2f} to {max(ratios):.2f} times")
+            spans.append(f"{_plain(column)} was {min(ratios):.2f} to {max(ratios):.2f} times")
         told += (
             f" The nearest to one: in {len(calm)} pair{'s' * (len(calm) != 1)} of a fixed limit "
-            "with as configured no batch of either took as long as is wanted, so that the limit "
-            "can have held back little or nothing, and yet it has, of the other's, as "
-            f"{' and as '.join(spans)}. A single pair that differs by so much says nothing."
+            "with as configured the limit can have held back little or nothing, as no batch of "
+            "either took the time that is wanted. Still the fixed limit's "
+            f"{' and its '.join(spans)} that of the run without a limit. A single pair that "
+            "differs by so much says nothing."
         )
     return told + "\n"
 
