@@ -37,10 +37,21 @@ def test_every_value_is_explained() -> None:
     """A row without words helps nobody; names that say all are allowed, in a list that is short."""
     plain = {"image.pullPolicy", "monitor.interval", "monitor.scrapeTimeout"}
     plain |= {"service.annotations", "serviceAccount.annotations"}
-    plain |= {"nodeSelector", "tolerations", "affinity", "priorityClassName"}
     rows = re.findall(r"^\| ([\w.]+) \| .*? \| (?:.*?) \| ?(.*?) ?\|$", page(), re.MULTILINE)
     assert len(rows) > 40
     assert {key for key, text in rows if not text} == plain
+
+
+def test_what_a_shared_agents_pod_alone_has_says_so() -> None:
+    """The table is in the order of the alphabet: what stands over a value says nothing of it."""
+    template = (CHART / "templates" / "shared" / "statefulset.yaml").read_text("utf-8")
+    beside = "".join(path.read_text("utf-8") for path in (CHART / "templates/sidecar").iterdir())
+    used = set(re.findall(r"\.Values\.(\w+) ?[)}]", template)) | {"extraVolumeMounts"}
+    alone = used - set(re.findall(r"\.Values\.(\w+)", beside))
+    assert alone >= {"podLabels", "podAnnotations", "extraVolumes", "affinity", "tolerations"}
+    for key in alone:
+        (text,) = re.findall(rf"^\| {key} \| .* \| (.*) \|$", page(), re.MULTILINE)
+        assert "Mode shared only" in text, key
 
 
 def page() -> str:
