@@ -14,7 +14,7 @@ from alerts.rules import ALERTS, RECORDINGS
 from dashboards.links import ALERT_RUNBOOKS, runbook
 
 if TYPE_CHECKING:
-    from alerts.model import Alert, Subject
+    from alerts.model import Alert, Severity, Subject
 
 DIRECTORY: Final = Path(__file__).resolve().parent / "generated"
 PAGE: Final = DOCS / "alerts.md"
@@ -39,6 +39,11 @@ _WHO: Final[dict[Subject, str]] = {
     "query": "A query",
     "application": "A driver",
     "agent": "The agent",
+}
+#: Of docs/alerts.md: by the line over each, which severities stand in it.
+_TABLES: Final[dict[str, tuple[Severity, ...]]] = {
+    "`python -m alerts`, of those that page; edit alerts/rules.py": ("critical",),
+    "`python -m alerts`, of all others; edit alerts/rules.py": ("warning", "info"),
 }
 
 
@@ -122,22 +127,23 @@ def alertmanager() -> str:
 
 
 def page(current: str) -> str:
-    """docs/alerts.md with its table made anew. Raises ValueError where it has no place for one."""
-    rows = [
-        (
-            f"[{alert.name}](../agent/export/runbooks/{alert.name}.md)",
-            alert.severity,
-            f"{_WHO[alert.subject]}: {alert.says}",
-            "at once" if alert.hold == "0s" else alert.hold,
-        )
-        for alert in ALERTS
-    ]
-    return with_table(
-        current,
-        "`python -m alerts`; edit alerts/rules.py",
-        ("alert", "severity", "says", "for"),
-        rows,
-    )
+    """docs/alerts.md with its tables made anew: of those that page, and of all others.
+
+    Raises ValueError where it has no place for one.
+    """
+    for written, severities in _TABLES.items():
+        rows = [
+            (
+                f"[{alert.name}](../agent/export/runbooks/{alert.name}.md)",
+                alert.severity,
+                f"{_WHO[alert.subject]}: {alert.says}",
+                "at once" if alert.hold == "0s" else alert.hold,
+            )
+            for alert in ALERTS
+            if alert.severity in severities
+        ]
+        current = with_table(current, written, ("alert", "severity", "says", "for"), rows)
+    return current
 
 
 def files(runbooks: str = ALERT_RUNBOOKS) -> dict[str, str]:
