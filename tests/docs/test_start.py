@@ -38,6 +38,71 @@ def test_what_stays_until_it_is_ended_is_the_last_of_its_block(page: Path) -> No
         assert [line for line in stays if not line.rstrip().endswith("&")] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_block_begins_amid_a_command(page: Path) -> None:
+    assert [block[0] for block in blocks(page) if block and block[0].startswith("-")] == []
+
+
+#: Pages by whose blocks a stranger comes in.
+WAYS_IN = [*START.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("deploy", "plugin"))]
+
+
+@pytest.mark.parametrize("page", WAYS_IN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_who_comes_in_by_pasting_changes_nothing_yet(page: Path) -> None:
+    lines = [line for block in blocks(page) for line in block]
+    acting = [line for line in lines if "weir agent " in line and "--mode dry-run" not in line]
+    acting += [line for line in lines if "helm install" in line and "mode=dry-run" not in line]
+    assert acting == []
+    assert [line for line in lines if line.endswith("…")] == [], "the shell takes that as it is"
+
+
+@pytest.mark.parametrize("page", WAYS_IN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_who_asks_as_another_user_names_where_weir_is(page: Path) -> None:
+    """It is in a venv, where `sudo` does not look, perhaps in a home closed to others."""
+    assert not re.search(r"sudo (-u \S+ )?weir\b", page.read_text("utf-8"))
+
+
+#: What stands in a badge, by its class.
+BADGES = {"tried": "tried", "partly": "partly tried", "untried": "untried"}
+BADGE = re.compile(r'<span class="(\w+)">(.*?)</span>')
+
+
+def part_of(page: str, anchor: str) -> str:
+    """The page from the heading on that a link leads to."""
+    text = (START / page).read_text("utf-8")
+    for found in re.finditer(r"^#+ (.+)$", text, re.MULTILINE) if anchor else ():
+        if re.sub(r"[^\w -]", "", found[1].lower()).replace(" ", "-") == anchor:
+            return text[found.start() :]
+    assert not anchor, anchor
+    return text
+
+
+def test_the_table_says_of_each_way_in_what_its_page_says() -> None:
+    table = re.findall(
+        r'^\| [^|]*\]\(([\w.]+)#?([\w-]*)\).*<span class="(\w+)">',
+        (START / "index.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    assert len(table) == 9
+    for page, anchor, name in table:
+        found = BADGE.search(part_of(page, anchor))
+        assert found, page
+        assert found[1] == name, (page, anchor)
+
+
+def test_each_badge_is_explained_and_is_seen_by_day_and_by_night() -> None:
+    index = (START / "index.md").read_text("utf-8")
+    styles = (ROOT / "scripts/docs_theme/assets/site.css").read_text("utf-8")
+    used = {badge for page in PAGES for badge in BADGE.findall(page.read_text("utf-8"))}
+    assert used == set(BADGES.items())
+    for name, words in BADGES.items():
+        assert f"*{words.capitalize()}*" in index
+        for scheme in ("", '[data-md-color-scheme="slate"] '):
+            assert re.search(
+                rf"^{re.escape(scheme)}\.md-typeset \.{name} {{.*color:", styles, re.MULTILINE
+            )
+
+
 @pytest.mark.parametrize("page", ["local", "standalone", "yarn", "emr", "dataproc", "databricks"])
 def test_each_way_in_says_how_to_look(page: str) -> None:
     text = (START / f"{page}.md").read_text("utf-8")

@@ -445,8 +445,9 @@ def test_the_agent_may_read_what_is_mounted_for_it_with_a_group_or_without() -> 
 
 def test_the_agent_gets_the_group_that_reads_event_logs_as_the_docs_say() -> None:
     page = (chart.ROOT / "docs" / "event-logs.md").read_text("utf-8")
-    (said,) = re.findall(r"```sh\n(--set-json 'config.*?)```", page, re.DOTALL)
-    objects = chart.render({}, *shlex.split(said.replace("\\\n", " ")))
+    (said,) = re.findall(r"```sh\n(helm upgrade .*?)```", page, re.DOTALL)
+    words = shlex.split(said.replace("\\\n", " "))
+    objects = chart.render({}, *words[words.index("--set-json") :])
     pod = only(objects, "StatefulSet")["spec"]["template"]
     assert pod["spec"]["securityContext"]["supplementalGroups"] == [185]
     assert pod["spec"]["securityContext"]["fsGroup"] == 10001
