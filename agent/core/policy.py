@@ -33,8 +33,8 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     #: m of design: the limit must digest arrivals times (1 + m).
     stability_margin: float = 0.2
     #: Beyond the target a batch is made longer only while one twice as long brings this share more
-    #: rows per second: at an eighth up to five fixed costs, four fifths of the time for rows.
-    stretch_gain: float = 0.125
+    #: rows per second: at a quarter up to three fixed costs, two thirds of the time for rows.
+    stretch_gain: float = 0.25
     #: of the deadline, what a batch may take including its noise.
     deadline_share: float = 0.8
     #: of the smoothed size, how far it must move to be announced.

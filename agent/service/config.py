@@ -267,9 +267,9 @@ class Settings(BaseSettings):
     )
     stretch_gain: _Number = _option(
         "Regulation",
-        0.125,
+        0.25,
         "A batch is made longer than the target only while one twice as long brings this share "
-        "more rows per second; 0.125 is up to five times its fixed cost. Less digests more where "
+        "more rows per second; 0.25 is up to three times its fixed cost. Less digests more where "
         "too much arrives, in longer batches. What only a longer one digests is digested anyway.",
         gt=0,
         le=1,

@@ -113,9 +113,9 @@ class Plant:
 def test_small_batches_cost_next_to_nothing(
     trigger_seconds: float, late_batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of 200, and what they teach brings most of that back.
+    """Two of 200, and what they teach brings some of that back.
 
-    Under a trigger interval the small batch takes as long as a large one.
+    Under a trigger interval the small batch takes as long as a large one, and costs its rows.
     """
     world = {"trigger_seconds": trigger_seconds, "late_batches": late_batches}
     looking = Plant(**world).learn().run(200)  # type: ignore[arg-type]
@@ -123,7 +123,8 @@ def test_small_batches_cost_next_to_nothing(
     monkeypatch.setattr(Reach, "probe_rows", lambda *_, **__: None)
     blind = Plant(**world).learn().run(200)  # type: ignore[arg-type]
     assert "probe" not in blind.reasons
-    assert looking.rows_per_second > 0.995 * blind.rows_per_second
+    least = 0.99 if trigger_seconds else 0.995
+    assert looking.rows_per_second > least * blind.rows_per_second
 
 
 @pytest.mark.parametrize("trigger_seconds", [0.0, 60.0])

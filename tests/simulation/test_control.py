@@ -89,15 +89,22 @@ def test_at_rest_nothing_moves():
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
-    ("timeout", "least", "most"),
+    ("fixed", "timeout", "least", "most"),
     [
-        (8, 4.0, 5.2),  # more arrives than any size digests: it uses the deadline
-        (20, 4.8, 7.2),  # but no more than five fixed costs: the rest would not pay
+        (1.2, 8, 4.0, 5.2),  # more arrives than any size digests: it uses the deadline
+        (2.5, 20, 4.8, 8.0),  # but no more than three fixed costs: the rest would not pay
     ],
 )
-def test_the_deadline_is_kept_once_it_is_known_what_a_batch_costs(seed, timeout, least, most):
+def test_the_deadline_is_kept_once_it_is_known_what_a_batch_costs(
+    seed, fixed, timeout, least, most
+):
     scenario = scenario_of(
-        **DRAIN | {"batch_timeout_seconds": timeout, "arrival_rows_per_second": [[0, 15_000]]}
+        **DRAIN
+        | {
+            "fixed_cost_seconds": [[0, fixed]],
+            "batch_timeout_seconds": timeout,
+            "arrival_rows_per_second": [[0, 15_000]],
+        }
     )
     trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
     later = [a for a in trace.attempts if a.batch_id >= 15]
@@ -142,8 +149,9 @@ def test_no_arrivals_and_a_fixed_cost_above_the_target_still_drain(seed):
     best = best_static.search(scenario, noise, p95)
     assert weir.committed_rows >= 0.97 * best.committed_rows
     assert weir.final_backlog_rows == 0
-    assert weir.attempts[-1].end_seconds < 1.35 * (19_750 / 30 * 1.25)  # four fifths are rows'
-    learned = [a.limit_rows for a in weir.attempts if a.batch_id >= 12]
+    assert weir.attempts[-1].end_seconds < 1.35 * (19_750 / 30 * 1.5)  # two thirds are rows'
+    # Of what can be caught up with in a minute the last batches are smaller.
+    learned = [a.limit_rows for a in weir.attempts if a.batch_id >= 12 and a.backlog_rows > 1500]
     small = sum(one < 200 for one in learned)
     assert small <= 1 + len(learned) // 24  # one in 24 asks whether c0 is still what it was
 
@@ -156,8 +164,8 @@ def test_a_fixed_cost_that_rises_above_the_target_is_told_from_dearer_rows(seed)
     weir = plant.run(scenario, noise, Live(scenario))
     oracle = plant.run(scenario, noise, Oracle(scenario, policy_of(scenario)))
     assert weir.committed_rows > 0.8 * oracle.committed_rows
-    # 240,000 rows spread c0, 13,000 take 1.5 targets; one of several may be a small one, to see.
-    assert max(a.rows for a in weir.attempts[-3:]) > 100_000
+    # 120,000 rows spread c0, 13,000 take 1.5 targets; one of several may be a small one, to see.
+    assert max(a.rows for a in weir.attempts[-3:]) > 80_000
 
 
 def test_out_of_reach_of_the_target_a_step_may_double_the_time_of_a_batch():
@@ -166,7 +174,7 @@ def test_out_of_reach_of_the_target_a_step_may_double_the_time_of_a_batch():
     trace = plant.run(scenario, plant.Noise(0.15, 1), Live(scenario))
     smallest = min(trace.attempts, key=lambda a: a.rows)
     assert smallest.rows < 20
-    large = next(a for a in trace.attempts[smallest.batch_id :] if a.rows > 500)
+    large = next(a for a in trace.attempts[smallest.batch_id :] if a.rows > 400)
     assert large.batch_id <= smallest.batch_id + 5
 
 
@@ -255,7 +263,7 @@ def test_a_trigger_longer_than_the_target_is_no_reason_to_fall_behind(seed):
 
 
 def test_a_light_query_whose_fixed_cost_takes_the_target_stays_near_it():
-    """Hardly a row arrives: nothing asks for batches of five fixed costs."""
+    """Hardly a row arrives: nothing asks for batches of three fixed costs."""
     scenario = scenario_of(
         duration_seconds=1800,
         target_seconds=1,
@@ -266,12 +274,12 @@ def test_a_light_query_whose_fixed_cost_takes_the_target_stays_near_it():
     trace = plant.run(scenario, plant.Noise(0.15, 1), Live(scenario))
     assert trace.final_backlog_rows <= 2000
     limits = [a.limit_rows for a in trace.attempts[-20:]]
-    assert all(110 <= limit <= 1000 for limit in limits)  # 0.1 s of rows, not 4.4
+    assert all(110 <= limit <= 1000 for limit in limits)  # 0.1 s of rows, not 2.2
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_what_only_batches_far_beyond_the_price_digest_is_digested(seed):
-    """0.85 of what rows alone would take: five fixed costs digest 0.8 and would fall behind."""
+    """0.85 of what rows alone would take: three fixed costs digest 0.67 and would fall behind."""
     scenario = scenario_of(
         duration_seconds=5400,
         fixed_cost_seconds=[[0, 1.75]],

@@ -58,9 +58,14 @@ def test_pid_is_sparks_with_its_defaults():
         ({"fixed_cost_seconds": [[0, 4]], "arrival_rows_per_second": [[0, 5000]]}, 60_000, False),
         # c0 takes the target: the nearest that keeps up
         ({"fixed_cost_seconds": [[0, 6]]}, 2400 * 6 / 0.76, False),
-        # Not with a margin; what barely digests it is no 5 c0, and not 20.
+        # Not with a margin; what barely digests it is no 3 c0, and not 20.
         ({"arrival_rows_per_second": [[0, 9000]]}, 9270 * 1.2 / 0.073, False),
-        ({"arrival_rows_per_second": [[0, 9500]]}, 10_000 * 4 * 1.2, False),  # none does: 5 c0
+        # None does: 3 c0.
+        (
+            {"arrival_rows_per_second": [[0, 9500]], "fixed_cost_seconds": [[0, 2]]},
+            10_000 * 2 * 2.0,
+            False,
+        ),
         ({"trigger_seconds": 30}, 10_000 * 28.8, False),  # what fits between triggers
         ({"batch_timeout_seconds": 5, "noise_sigma": 0}, 10_000 * 2.8, False),  # deadline
         (

@@ -48,6 +48,9 @@ DEADLINE_SIGMAS: Final = 2.0
 #: half of the time is spent on rows then, and where a start takes nearly all of the deadline fewer
 #: rows would save next to nothing.
 ROOM_FIXED_COSTS: Final = 2.0
+#: Of the price of a longer batch, where a run reads what there was as it began and ends: its end is
+#: waited for and no batch, so what a longer one brings may be half as much.
+ENDING_PRICE: Final = 0.5
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -146,7 +149,8 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         # Until the next trigger more rows cost no time.
         return max(min(curve.rows_in(costs), best), in_trigger)
 
-    paying = rows_in(stretch_fixed_costs(policy.stretch_gain) * fixed)
+    price = policy.stretch_gain * (ENDING_PRICE if ask.ends else 1.0)
+    paying = rows_in(stretch_fixed_costs(price) * fixed)
     # As much as c0 may well be: batches of one size do not tell it, larger ones will.
     longest = max(rows_in(MOST_FIXED_COSTS * (fixed + ask.fixed_doubt)), near)
     deadline = deadline_rows(curve, policy, ask.sigma)
