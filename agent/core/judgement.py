@@ -283,6 +283,10 @@ class AttentionView(msgspec.Struct, frozen=True, gc=False):
     since_time: float | None = None  # of the agent's clock; None: not known, or nothing is wrong
 
 
+#: Of a view that is still being made.
+UNJUDGED: Final = AttentionView("ok", 0, to_do=False)
+
+
 class ExecutorsView(msgspec.Struct, frozen=True, gc=False):
     """What an application runs on, and what its queries need; None is unknown."""
 

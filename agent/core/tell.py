@@ -17,6 +17,7 @@ from agent.core.judge import attention, batch_ends, lateness, spiral, starved, w
 from agent.core.judge.advice import Costs, Kept, StateCost, advise
 from agent.core.judge.alignment import AlignmentView
 from agent.core.judgement import (
+    UNJUDGED,
     CheckpointView,
     Decision,
     Facts,
@@ -338,7 +339,7 @@ def view(
         ],
         totals=_totals(query),
         decisions=_decisions(query),
-        attention=attention.UNJUDGED,
+        attention=UNJUDGED,
         history=[],
         missing=_missing(query),
         alignment=alignment or AlignmentView(),

@@ -86,7 +86,9 @@ def numbers(source: str) -> Iterator[Number]:
         if not isinstance(statement.target, ast.Name) or statement.target.id.startswith("_"):
             continue
         for node in ast.walk(statement.value):
-            if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
+                continue
+            if isinstance(node.value, int | float):
                 assert node.end_col_offset is not None
                 place = (node.lineno - 1, node.col_offset, node.end_col_offset)
                 yield Number(statement.target.id, node.value, *place)

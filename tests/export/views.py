@@ -11,6 +11,7 @@ from agent.core.fleet import AgentTotals, ListenerView
 from agent.core.judge import attention
 from agent.core.judge.alignment import Alignment, AlignmentView
 from agent.core.judgement import (
+    UNJUDGED,
     CheckpointView,
     ExecutorsView,
     FailureView,
@@ -201,7 +202,7 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
         operators=[operator()],
         totals=totals(),
         decisions=[],
-        attention=attention.UNJUDGED,
+        attention=UNJUDGED,
         history=[],
         missing=[],
         findings=[

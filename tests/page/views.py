@@ -10,6 +10,7 @@ import msgspec
 
 from agent.core.judge import attention
 from agent.core.judgement import (
+    UNJUDGED,
     CheckpointView,
     Decision,
     FailureView,
@@ -178,7 +179,7 @@ def view(query: str, application: str = "orders", **changes: Any) -> QueryView:
         "history": steady,
         "missing": [],
     }
-    return judged(QueryView(**{"attention": attention.UNJUDGED, **given, **changes}))
+    return judged(QueryView(**{"attention": UNJUDGED, **given, **changes}))
 
 
 def judged(one: QueryView, now: float = NOW) -> QueryView:

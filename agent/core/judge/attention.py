@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.judge.checkpoint import NEAR_SHARE
+from agent.core.judge.explanations import FEWEST_BATCHES
 from agent.core.judgement import AttentionLevel, AttentionView
 
 if TYPE_CHECKING:
@@ -25,18 +27,10 @@ CALM: Final[frozenset[AttentionLevel]] = frozenset({"low", "ok", "idle", "ended"
 #: known, so it gets more.
 LATE_TARGETS: Final = 1.5
 LATE_RUNNING_TARGETS: Final = 2.0
-#: What the runbook of late batches calls near the deadline; the alert has the same share.
-NEAR_DEADLINE_SHARE: Final = 0.8
-#: Fewer batches than this have no halves worth comparing.
-GROWING_BATCHES: Final = 6
 #: The later half of the batches left so much more behind than the earlier one.
 GROWING_FACTOR: Final = 1.25
 #: Doublings beyond this make no difference to anybody, and an infinite figure has to end.
 _MOST_DOUBLINGS: Final = 64
-
-
-#: Of a view that is still being made.
-UNJUDGED: Final = AttentionView("ok", 0, to_do=False)
 
 
 def judged(view: QueryView, now: float, *, growing: bool, clock_seconds: float = 0.0) -> QueryView:
@@ -64,7 +58,7 @@ def grows(batches: Sequence[tuple[float, float]]) -> bool:
     Of each batch what it left behind and what it took, in rows, oldest first; those of which it is
     not known what they left are left out.
     """
-    if len(batches) < GROWING_BATCHES:
+    if len(batches) < FEWEST_BATCHES:
         return False
     left, took = batches[-1]
     if not left > took:
@@ -139,7 +133,7 @@ def _to_do(view: QueryView, level: AttentionLevel) -> bool:
     if level == "late":
         longest = max(view.running_seconds or 0.0, view.batch_seconds or 0.0)
         deadline = view.deadline_seconds
-        return deadline is not None and longest >= NEAR_DEADLINE_SHARE * deadline
+        return deadline is not None and longest >= NEAR_SHARE * deadline
     # A limit that holds back a backlog which is being worked off does what it is for.
     if level == "pressured":
         return not _worked_off(view)

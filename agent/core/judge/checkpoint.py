@@ -19,16 +19,18 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Ages at which a batch was ended, kept to learn the deadline from.
-MOST_AGES: Final = 8
-#: Two of them this close say the same deadline, from so many times the longest late batch on.
+#: Of the last batches, and of the last ages at which one was ended, so many are kept.
+KEPT: Final = 8
+#: Two ages this close say the same deadline.
 SAME_AGE: Final = 0.15
-TIMED_OUT_USUAL: Final = 1.5
-#: A batch this many times its usual age counts as on its way to the deadline.
+#: A batch so many times as old as batches took is late: on its way to the deadline, where that is
+#: what they usually took; not ended by chance, where it is the longest of them.
 LATE: Final = 1.5
-#: ... or one that has used up this share of it.
+#: ... or one that has used up this share of the deadline.
 LATE_SHARE: Final = 0.5
-USUAL_BATCHES: Final = 8
+#: From this share of the deadline on a batch is near it, as the alert has it. One that was ended
+#: there was timed out.
+NEAR_SHARE: Final = 0.8
 #: Failures of these causes count only once a batch had begun.
 COUNTED_ONCE_BEGUN: Final = ("configuration",)
 
@@ -79,7 +81,7 @@ class Monitor(msgspec.Struct):
             self.pause_seconds = max(0.0, started - self.ended_time)
         self.started_time, self.ended_time = started, end
         self.usual.append(seconds)
-        if len(self.usual) > USUAL_BATCHES:
+        if len(self.usual) > KEPT:
             del self.usual[0]
         learned = self.learned_deadline_seconds
         if learned is not None and seconds > learned * (1.0 + SAME_AGE):
@@ -92,12 +94,12 @@ class Monitor(msgspec.Struct):
     def ended(self, age_seconds: float) -> None:
         """A batch was ended at that age: the deadline, where it was before at about the same."""
         longest = max(self.usual, default=math.inf)
-        if age_seconds < TIMED_OUT_USUAL * longest:
+        if age_seconds < LATE * longest:
             return
         alike = [age for age in self.ended_ages if _same(age, age_seconds)]
         if alike:
             self.learned_deadline_seconds = min(age_seconds, *alike)
-        self.ended_ages = [*self.ended_ages[-(MOST_AGES - 1) :], age_seconds]
+        self.ended_ages = [*self.ended_ages[-(KEPT - 1) :], age_seconds]
 
     def fail(self, cause: str, *, began: bool) -> bool:
         """A run ended with a cause, ``began``: a batch was under way. Whether it lost a batch."""

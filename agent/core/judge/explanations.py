@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 Kind = Literal["fixed", "row", "size"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-#: What is believed before the first batch, in usual batches: fixed part, part by rows, and the
-#: third, which is congestion or the velocity of what drifts; means and deviations.
+#: What is believed before the first batch, in usual batches: fixed part and part by rows, means and
+#: deviations; and the deviation of congestion, of which none is expected.
 PARTS: Final = ((0.3, 0.25), (0.65, 0.35))
-CONGESTION: Final = (0.0, 0.2)
+CONGESTION: Final = 0.2
 #: The least that anything is told from; the medians of so many, the oldest kept, are the units of
 #: rows and seconds.
 FEWEST_BATCHES: Final = 6
-#: By how much each part, and a velocity, drifts from batch to batch, as a share of the batch.
+#: By how much each part, and a velocity, drifts from batch to batch, as a share of the batch; a
+#: velocity has done so once, from none, before the first.
 DRIFT: Final = 0.01
-VELOCITY: Final = (0.0, DRIFT)
 #: What is left after a batch, of a velocity and of what earlier batches said for a reason.
 FADING: Final = 0.9
 #: A batch off by more than so many deviations shows a step rather than drift; and how unlikely a
@@ -187,13 +187,12 @@ def explain(batches: Sequence[Batch], sigma: float) -> list[Explanation]:
     middle = len(usual) // 2
     rows = sorted([batch.rows for batch in usual])[middle]
     seconds = sorted([batch.seconds for batch in usual])[middle]
+    (fixed, fixed_off), (by_rows, by_rows_off) = PARTS
     found = []
     for kind in KINDS:
-        third = CONGESTION if kind == "size" else VELOCITY
-        parts = (*PARTS, third)
-        one, two, three = (deviation**2 for _, deviation in parts)
-        state = (PARTS[0][0], PARTS[1][0], third[0])
-        found.append(Explanation(kind, rows, seconds, state, (one, 0.0, 0.0, two, 0.0, three), 0.0))
+        third_off = CONGESTION if kind == "size" else DRIFT
+        covariance = (fixed_off**2, 0.0, 0.0, by_rows_off**2, 0.0, third_off**2)
+        found.append(Explanation(kind, rows, seconds, (fixed, by_rows, 0.0), covariance, 0.0))
     for one_of_three in found:
         for batch in batches:
             one_of_three.learn(batch, sigma)

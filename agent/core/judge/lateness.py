@@ -67,7 +67,7 @@ AFTERMATH_BATCHES: Final = 2
 EXCESS_SIGMAS: Final = 3.0
 #: Added to a count below a square root, so that its standard deviation is near 1/2 from a few on
 #: (Anscombe 1948).
-ANSCOMBE: Final = 3.0 / 8.0
+_ANSCOMBE: Final = 3.0 / 8.0
 #: Of the delay, less how late the rows themselves come, how far apart in time partitions may be
 #: read: what is cut before an order acts, one batch or two later, may need the other half.
 APART_SHARE: Final = 0.5
@@ -395,7 +395,7 @@ class Lateness(msgspec.Struct):
         if not usual.rows:
             return False  # of a batch that read nothing: a rate of no rows is above any other
         ratio = ours.rows / usual.rows
-        above = math.sqrt(ours.dropped + ANSCOMBE) - math.sqrt((usual.dropped + ANSCOMBE) * ratio)
+        above = math.sqrt(ours.dropped + _ANSCOMBE) - math.sqrt((usual.dropped + _ANSCOMBE) * ratio)
         return 2.0 * above / math.sqrt(1.0 + ratio) > EXCESS_SIGMAS
 
     def holds(self, late_rows: LateRows, *, first: bool = False) -> bool:

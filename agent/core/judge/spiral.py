@@ -30,8 +30,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from agent.core.figures import figure
+from agent.core.judge.checkpoint import NEAR_SHARE
 from agent.core.judge.explanations import (
     COMPARABLE,
+    DRIFT,
     FEWEST_BATCHES,
     PARTS,
     explain,
@@ -39,7 +41,7 @@ from agent.core.judge.explanations import (
     variance,
     weights,
 )
-from agent.core.measure.cost import LEAST_SIGMA
+from agent.core.measure.cost import LEAST_SIGMA, PRIOR_SIGMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,23 +50,17 @@ if TYPE_CHECKING:
 
 #: Batches kept.
 MOST_BATCHES: Final = 32
-#: What a batch weighs against the one after it, and what is believed of the cost of a batch of
-#: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
-FORGETTING: Final = 0.99
+#: What is believed of the cost of a batch of usual size before any was seen: fixed part, part by
+#: rows, congestion; mean and deviation.
 PRIOR: Final = (*PARTS, (0.05, 0.15))
-#: What doubt takes off a foreseen batch: so many deviations of the model over the number of batches
-#: kept, since few may be few of a kind; and each unit of noise beyond what is common, on the log
-#: scale. What is uncertain must not raise an alarm.
-DOUBT: Final = 6.0
+#: Noise up to this is common; what is beyond takes as much off a foreseen batch, on the log scale:
+#: what is uncertain must not raise an alarm.
 NOISY: Final = 0.25
 #: A square is believed up to so many times the largest batch seen; beyond, its tangent.
 EDGE: Final = 1.5
-#: How likely the explanations of the growth must find it that the deadline is passed, and how far
-#: off on the log scale what they foresee may be, beyond their own doubt.
+#: How likely the explanations of the growth must find it that the deadline is passed.
 CREDIBLE: Final = 0.1
-OFF: Final = 0.2
-#: Of the intervals kept, the oldest, which tell what arrived before; what counts as a change.
-OLDEST_SHARE: Final = 3
+#: So many times as much as before counts as a change.
 CHANGED: Final = 1.3
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
@@ -80,8 +76,6 @@ DEADLINE_USUAL: Final = 8.0
 #: How far above their usual level batches must be: more than strong noise does to the median of
 #: three.
 GROWN: Final = 2.0
-#: A run that ended while its batch was at least this share of the deadline old was timed out.
-TIMED_OUT_SHARE: Final = 0.8
 #: Attempts of one batch without a commit after which a query is dead.
 DEAD_ATTEMPTS: Final = 3
 
@@ -115,20 +109,23 @@ class Cost(msgspec.Struct):
     slope: float
 
     def learn(self, batch: Batch, sigma: float) -> None:
-        """Takes in one batch; ``sigma`` is the noise of its time."""
+        """Takes in one batch; ``sigma`` is the noise of its time.
+
+        Of what earlier ones told as much fades as each part drifts from batch to batch.
+        """
         x, y = batch.rows / self.rows, batch.seconds / self.seconds
         expected = max(self.fixed + self.slope * x, 0.5 * y, 0.05)
         weight = 1.0 / (sigma * expected) ** 2
-        rest = 1.0 - FORGETTING
+        kept = 1.0 - DRIFT
         a, b = self.precision, self.moment
         square = x * x
         gained = (1.0, x, square, square, square * x, square * square)
         for place in range(6):
-            a[place] = FORGETTING * a[place] + rest * _PRECISION[place] + weight * gained[place]
+            a[place] = kept * a[place] + DRIFT * _PRECISION[place] + weight * gained[place]
         told = weight * y
-        b[0] = FORGETTING * b[0] + rest * _MOMENT[0] + told
-        b[1] = FORGETTING * b[1] + rest * _MOMENT[1] + told * x
-        b[2] = FORGETTING * b[2] + rest * _MOMENT[2] + told * square
+        b[0] = kept * b[0] + DRIFT * _MOMENT[0] + told
+        b[1] = kept * b[1] + DRIFT * _MOMENT[1] + told * x
+        b[2] = kept * b[2] + DRIFT * _MOMENT[2] + told * square
         determinant = a[0] * a[3] - a[1] * a[1]
         self.fixed = (b[0] * a[3] - b[1] * a[1]) / determinant
         self.slope = (a[0] * b[1] - a[1] * b[0]) / determinant
@@ -360,7 +357,9 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
     arrival = _arrival(rates)
     factor = math.exp(-max(sigma - NOISY, 0.0))
-    doubt = DOUBT / len(batches)
+    # Few batches may be few of a kind: of the fewest that anything is told from a deviation of the
+    # model is taken off, of twice as many half of one.
+    doubt = FEWEST_BATCHES / len(batches)
     edge_rows = EDGE * max([batch.rows for batch in batches])
     lasted = _lasted(rates, arrival)
     for model in (line(cost, doubt), square(cost, edge_rows, doubt)):
@@ -402,14 +401,16 @@ def _credible(
 
     ``reasons``: (weight, explanation); ``edge_rows``: up to where a square is believed. Asked only
     where the regression foresees it: it learns over many batches and cannot tell a fixed cost that
-    rises, and then stays, from rows that get dearer.
+    rises, and then stays, from rows that get dearer. Beyond its own doubt each may be as far off as
+    the noise is that is believed of any batch.
     """
     likely = 0.0
     for weight, one in reasons:
         cost = partial(one.batch_seconds, most_rows=edge_rows)
         path = ahead(batches[-1], cost, arrival, around, deadline_seconds=deadline_seconds)
         seconds, rows = max(path)
-        away = math.log(seconds / deadline_seconds) / math.hypot(OFF, one.doubt(rows, seconds))
+        off = math.hypot(PRIOR_SIGMA, one.doubt(rows, seconds))
+        away = math.log(seconds / deadline_seconds) / off
         likely += weight * 0.5 * math.erfc(-away / math.sqrt(2.0))
     return likely >= CREDIBLE
 
@@ -432,7 +433,7 @@ def _since(
     arrival: float,
 ) -> str:
     """What has changed since the oldest batches kept: arrivals, the cost of the same rows, both."""
-    before = _mean(rates[: max(len(rates) // OLDEST_SHARE, 1)])
+    before = _mean(rates[:FEWEST_BATCHES])
     more = arrival / before if before > 0.0 else 1.0
     dearer = sum(
         weight * one.batch_seconds(one.rows, 0, most_rows=one.rows) / one.seconds
@@ -609,4 +610,4 @@ def timed_out(age_seconds: float | None, deadline_seconds: float | None) -> bool
     """
     if age_seconds is None or deadline_seconds is None:
         return False
-    return age_seconds >= TIMED_OUT_SHARE * deadline_seconds
+    return age_seconds >= NEAR_SHARE * deadline_seconds
