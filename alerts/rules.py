@@ -170,8 +170,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
         f" {_UNLESS_OVER}",
         hold="0s",
-        why="The detector says it only after several batches in a row foresee a time-out, so there "
-        "is nothing left to wait for, and each batch that is lost makes the next one larger. Kept "
+        why="The detector weighs what it foresees, and its doubt, before it says so: there is "
+        "nothing left to wait for, and each batch that is lost makes the next one larger. Kept "
         "for five minutes, which make one page of one spiral, whatever the batches between do. A "
         "batch that was lost for good counts where time-outs led there: else WeirBatchesFailing "
         "tells.",

@@ -386,7 +386,6 @@ def _costs(query: Query) -> Costs:
     """Where the last batch spent its time."""
     stuck = query.watched.spiral
     return Costs(
-        batch_id=query.batch.id,
         batch_seconds=query.batch.seconds,
         phases=query.batch.phases,
         operators=[

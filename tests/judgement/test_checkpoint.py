@@ -269,7 +269,6 @@ def test_progress_tracked_behind_the_batches_has_no_checkpoint_time_and_may_go_b
 )
 def test_advice_comes_from_the_query_s_own_figures(more: dict[str, Any], said: list[str]) -> None:
     given: dict[str, Any] = {
-        "batch_id": 6,
         "batch_seconds": 5.0,
         "phases": {},
         "operators": [],
@@ -299,7 +298,6 @@ def test_alignment_is_advised_on_only_where_it_costs(
     cure = "salting" if why == "skew" else "look at it"
     stage = Alignment(4, "start", 3, wait, 5.0, 2, "1", "a", why, cure)
     costs = Costs(
-        batch_id=6,
         batch_seconds=5.0,
         phases={},
         operators=[],

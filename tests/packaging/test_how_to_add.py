@@ -209,7 +209,7 @@ def test_the_source_is_steered_and_the_advice_given(grown: Grown) -> None:
         "found = handle_of(ALL, 'com.example.QueueMicroBatchStream')\n"
         "print(found.control, found.unit, found.note)\n"
         "state = StateCost('dedupe', 2.0, 1)\n"
-        "print(advise(Costs(batch_id=1, batch_seconds=3.0, phases={}, operators=[state], sink='',"
+        "print(advise(Costs(batch_seconds=3.0, phases={}, operators=[state], sink='',"
         " conf={}, limited=False, asynchronous=False), None))",
     )
     assert "live rows \n" in said

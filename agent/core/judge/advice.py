@@ -53,7 +53,6 @@ class Kept(msgspec.Struct, frozen=True):
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """Where a query's last batch spent its time; None is unknown."""
 
-    batch_id: int | None
     batch_seconds: float | None
     phases: dict[str, float]
     operators: list[StateCost]

@@ -6,6 +6,7 @@ holds their words.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -122,11 +123,7 @@ def _urgency(view: QueryView, level: AttentionLevel) -> int:
 
 
 def _doublings(value: float) -> int:
-    steps = 0
-    while value >= 1 and steps < _MOST_DOUBLINGS:
-        value /= 2
-        steps += 1
-    return steps
+    return math.frexp(min(max(value, 0.5), 2.0 ** (_MOST_DOUBLINGS - 1)))[1]
 
 
 def _to_do(view: QueryView, level: AttentionLevel) -> bool:

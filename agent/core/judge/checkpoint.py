@@ -49,7 +49,6 @@ class Monitor(msgspec.Struct):
     """What is kept of a query's checkpoints. Seconds; times of the driver's clock."""
 
     seconds: float | None = None
-    started_time: float | None = None
     ended_time: float | None = None
     interval_seconds: float | None = None
     pause_seconds: float | None = None
@@ -75,11 +74,10 @@ class Monitor(msgspec.Struct):
         if seconds is None:
             return
         end = time + seconds
-        started = time + _before(phases)
         if self.ended_time is not None and end > self.ended_time:
             self.interval_seconds = end - self.ended_time
-            self.pause_seconds = max(0.0, started - self.ended_time)
-        self.started_time, self.ended_time = started, end
+            self.pause_seconds = max(0.0, time + _before(phases) - self.ended_time)
+        self.ended_time = end
         self.usual.append(seconds)
         if len(self.usual) > KEPT:
             del self.usual[0]

@@ -65,7 +65,7 @@ class LagNow(msgspec.Struct, frozen=True, gc=False):
     backlog_rows: float | None
     backlog_seconds: float | None
     stopped: bool  # the query has ended, or its running batch counts as hung
-    floor_seconds: float = FLOOR_SECONDS
+    floor_seconds: float
     arrival_rows_per_second: float | None = None
 
 
@@ -77,15 +77,15 @@ def floor_seconds(target_seconds: float) -> float:
 def lag_state(window: LagWindow, now: LagNow) -> LagState:
     """The first rule that holds.
 
-    UNKNOWN the backlog is not told. REWIND committed offsets went back. OK nothing is left, or
+    REWIND committed offsets went back. UNKNOWN the backlog is not told. OK nothing is left, or
     less than the floor. STOP there is a backlog and nothing is committed any more. STALL batches
     are committed and take nothing while the backlog stands. ERR lag grows steadily and already
     holds more than a whole window of arrivals. WARN lag grows steadily. OK otherwise.
     """
-    if now.backlog_rows is None:
-        return "REWIND" if window.rewound_points else "UNKNOWN"
     if window.rewound_points:
         return "REWIND"
+    if now.backlog_rows is None:
+        return "UNKNOWN"
     if now.backlog_rows <= 0.0 or _below_floor(now):
         return "OK"
     if now.stopped:
@@ -108,15 +108,14 @@ def grows(lags: Sequence[float]) -> bool:
     """Whether lag grew all through the window, which noise alone does not do.
 
     Over the last five batches it never fell and rose in all; or, in a full window, every one of
-    the newer half lies above every one of the older.
+    these five lies above every one of the older.
     """
     if len(lags) < FEWEST_POINTS or min(lags) <= 0.0:
         return False
     last = lags[-FEWEST_POINTS:]
     if last[-1] > last[0] and all(b >= a for a, b in pairwise(last)):
         return True
-    half = MOST_POINTS // 2
-    return len(lags) >= MOST_POINTS and min(lags[-half:]) > max(lags[-2 * half : -half])
+    return len(lags) >= MOST_POINTS and min(last) > max(lags[:-FEWEST_POINTS])
 
 
 def _below_floor(now: LagNow) -> bool:

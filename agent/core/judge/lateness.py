@@ -149,10 +149,10 @@ class Lateness(msgspec.Struct):
         sources: Sequence[Source],
         *,
         replayed: bool,
-        obeyed_seconds: float = 0.0,
-        rested_time: float | None = None,
-        clock_time: float | None = None,
-        fixed: bool = False,
+        obeyed_seconds: float,
+        rested_time: float | None,
+        clock_time: float | None,
+        fixed: bool,
     ) -> None:
         """Takes in a batch; ``sources`` as they are after it.
 
@@ -291,6 +291,7 @@ class Lateness(msgspec.Struct):
     ) -> None:
         """How far apart in time the partitions of each source are read, with this batch."""
         apart, looked, waited = 0.0, True, 0.0
+        harmless, time = self.harmless_seconds, looked_time or batch.time
         for source, part in zip(sources, batch.sources, strict=False):
             if part.offsets is None:
                 source.lanes = None
@@ -306,7 +307,6 @@ class Lateness(msgspec.Struct):
             if part.latest is None:
                 looked = False  # a batch planned by the run before is run again
                 continue
-            harmless, time = self.harmless_seconds, looked_time or batch.time
             source.lanes.look(part.offsets, part.latest, time, even_seconds=harmless)
             if source.lanes.waits:
                 waited = max(waited, time - (source.lanes.oldest_time or -math.inf))
@@ -318,7 +318,7 @@ class Lateness(msgspec.Struct):
                     apart = math.inf
         self.waited_seconds = waited
         self.hear(sources)
-        if apart > self.harmless_seconds:
+        if apart > harmless:
             self.apart_seconds = apart
         elif looked:
             self.apart_seconds = None

@@ -41,7 +41,7 @@ from agent.core.judge.explanations import (
     variance,
     weights,
 )
-from agent.core.measure.cost import LEAST_SIGMA, PRIOR_SIGMA
+from agent.core.measure.cost import PRIOR_SIGMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -220,7 +220,7 @@ class Surroundings(msgspec.Struct, frozen=True, gc=False):
     target_seconds: float
     trigger_seconds: float
     limit_rows: float | None  # in force for the next batches; None: unlimited or unknown
-    sigma: float = 0.2  # the noise of a batch's time, as learned over many, on the log scale
+    sigma: float  # the noise of a batch's time, as learned over many, on the log scale
     free_rows_per_second: float = 0.0  # arrive at sources without a limit, beside those with one
     held: tuple[
         Limited, ...
@@ -247,27 +247,27 @@ class Model(msgspec.Struct, frozen=True, gc=False):
     covariance: tuple[float, float, float, float, float, float]
     edge: float  # in units of ``rows``; beyond it the cost goes on as straight as it is there
     doubt: float  # in deviations, taken off what it says
+    factor: float  # of what is left
 
-    def batch_seconds(self, rows: float, factor: float) -> float:
-        """Seconds of a batch of so many rows, less the doubt of it, times ``factor``."""
+    def batch_seconds(self, rows: float, _ahead: int) -> float:
+        """Seconds of a batch of so many rows, less the doubt of it, however far ahead."""
         x = rows / self.rows
         one, two, three = self.terms
         value = one + two * x + three * squared(x, self.edge)
         value -= self.doubt * math.sqrt(variance(self.covariance, x, x * x))
-        return factor * self.seconds * max(value, 0.05)
+        return self.factor * self.seconds * max(value, 0.05)
 
 
-def line(cost: Cost, doubt: float = 0.0) -> Model:
+def line(cost: Cost, doubt: float, factor: float) -> Model:
     """The cost without a square."""
     a, b, _, d, _, _ = cost.precision
     determinant = a * d - b * b
     covariance = (d / determinant, -b / determinant, 0.0, a / determinant, 0.0, 0.0)
-    return Model(
-        cost.rows, cost.seconds, (cost.fixed, cost.slope, 0.0), covariance, math.inf, doubt
-    )
+    terms = (cost.fixed, cost.slope, 0.0)
+    return Model(cost.rows, cost.seconds, terms, covariance, math.inf, doubt, factor)
 
 
-def square(cost: Cost, edge_rows: float, doubt: float) -> Model:
+def square(cost: Cost, edge_rows: float, doubt: float, factor: float) -> Model:
     """The cost with a square up to so many rows, by Cramer's rule.
 
     The prior keeps the matrix positive definite.
@@ -281,17 +281,15 @@ def square(cost: Cost, edge_rows: float, doubt: float) -> Model:
     edge = edge_rows / cost.rows
     x, y, z = cost.moment
     terms = (i * x + j * y + k * z, j * x + m * y + n * z, k * x + n * y + o * z)
-    return Model(cost.rows, cost.seconds, terms, (i, j, k, m, n, o), edge, doubt)
+    return Model(cost.rows, cost.seconds, terms, (i, j, k, m, n, o), edge, doubt, factor)
 
 
 def judge(state: Spiral, around: Surroundings) -> None:
     """Learns from the batch just committed and looks ahead from it; updates ``state``."""
-    batches = state.batches
-    sigma = max(around.sigma, LEAST_SIGMA)
     state.eta_seconds = state.eta_batches = state.growth = None
-    if not _learn(state, sigma) or state.cost is None:
-        return
-    _settle(state, foreseen=_foresees(state, batches, state.cost, around))
+    cost = _learned(state, around.sigma)
+    if cost is not None:
+        _settle(state, foreseen=_foresees(state, state.batches, cost, around))
 
 
 def runs_long(
@@ -308,7 +306,7 @@ def runs_long(
     before it ends: what arrived since the last one was planned.
     """
     batches = state.batches
-    if state.cost is None or state.spiralling or state.open_ends or len(batches) < FEWEST_BATCHES:
+    if state.cost is None or state.spiralling or state.open_ends:
         return
     last = batches[-1]
     if age_seconds <= last.seconds or planned_time <= last.time:
@@ -323,7 +321,7 @@ def runs_long(
     cost = msgspec.structs.replace(
         state.cost, precision=list(state.cost.precision), moment=list(state.cost.moment)
     )
-    cost.learn(running, max(around.sigma, LEAST_SIGMA))
+    cost.learn(running, around.sigma)
     if _foresees(state, [*batches, running], cost, around):
         _settle(state, foreseen=True)
 
@@ -348,7 +346,6 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
 
     ``batches`` may end with one that still runs.
     """
-    sigma = max(around.sigma, LEAST_SIGMA)
     if not _has_grown(batches):
         return False
     rates = arrival_rates(state.batches)
@@ -356,20 +353,18 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
         return False
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
     arrival = _arrival(rates)
-    factor = math.exp(-max(sigma - NOISY, 0.0))
+    factor = math.exp(-max(around.sigma - NOISY, 0.0))
     # Few batches may be few of a kind: of the fewest that anything is told from a deviation of the
     # model is taken off, of twice as many half of one.
     doubt = FEWEST_BATCHES / len(batches)
     edge_rows = EDGE * max([batch.rows for batch in batches])
     lasted = _lasted(rates, arrival)
-    for model in (line(cost, doubt), square(cost, edge_rows, doubt)):
-        path = ahead(
-            batches[-1], partial(_dearer, model, factor), arrival, around, deadline_seconds=deadline
-        )
+    for model in (line(cost, doubt, factor), square(cost, edge_rows, doubt, factor)):
+        path = ahead(batches[-1], model.batch_seconds, arrival, around, deadline_seconds=deadline)
         until = sum([seconds for seconds, _ in path[:-1]])
         if path[-1][0] <= deadline or lasted < LASTED * until:
             continue
-        found = explain(batches, sigma)
+        found = explain(batches, around.sigma)
         reasons = list(zip(weights(found), found, strict=True))
         if not _credible(
             reasons, batches, arrival, around, deadline_seconds=deadline, edge_rows=edge_rows
@@ -382,10 +377,6 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
         state.evidence += _since(reasons, rates, arrival)
         return True
     return False
-
-
-def _dearer(model: Model, factor: float, rows: float, _number: int) -> float:
-    return model.batch_seconds(rows, factor)
 
 
 def _credible(
@@ -449,25 +440,24 @@ def _since(
 
 def gain(state: Spiral) -> float | None:
     """The loop's gain: what arrives, times what one more row costs; None while unknown."""
-    if state.cost is None:
-        return None
+    cost = state.cost
     rates = arrival_rates(state.batches[-(RATES + 2) :])
-    if not rates:
+    if cost is None or not rates:
         return None
-    return _arrival(rates) * max(_slope(line(state.cost), 0.0), 0.0)
+    return _arrival(rates) * (max(cost.slope, 0.0) * cost.seconds / cost.rows)
 
 
-def _learn(state: Spiral, sigma: float) -> bool:
-    """Whether the cost is known, with the newest batch in it."""
+def _learned(state: Spiral, sigma: float) -> Cost | None:
+    """What a batch costs, with the newest one in it; None where too few tell it."""
     batches, cost = state.batches, state.cost
     if cost is not None:
-        usual = _middle(*(batch.rows for batch in batches[-3:])) if len(batches) > 2 else cost.rows
+        usual = _middle(*(batch.rows for batch in batches[-3:]))
         # A usual size that is no more comparable asks for learning anew, at what is usual now.
         if cost.rows / COMPARABLE < usual < cost.rows * COMPARABLE:
             cost.learn(batches[-1], sigma)
-            return True
+            return cost
     if len(batches) < FEWEST_BATCHES:
-        return False
+        return None
     # Of what is kept: the first batches of a query may read next to nothing and tell no size.
     largest = sorted(batches[-FEWEST_BATCHES:], key=lambda batch: batch.rows)[-3:]
     cost = Cost(
@@ -481,7 +471,7 @@ def _learn(state: Spiral, sigma: float) -> bool:
     for batch in batches:
         cost.learn(batch, sigma)
     state.cost = cost
-    return True
+    return cost
 
 
 def ahead(
