@@ -17,6 +17,7 @@ from agent.core.judgement import (
     SPIRAL_PHASES,
     AttentionLevel,
     AttentionView,
+    CheckpointView,
     FailureView,
     QueryView,
     SpiralView,
@@ -229,7 +230,8 @@ def test_urgency_counts_doublings(changes: dict[str, Any], doublings: int) -> No
         ({"running_seconds": 47.9}, False),  # late, and the deadline is far
         ({"running_seconds": 48.0}, True),
         ({"batch_seconds": 48.0}, True),
-        ({"running_seconds": 59.0, "deadline_seconds": None}, False),
+        ({"running_seconds": 59.0, "deadline_seconds": None}, True),  # it was learned
+        ({"running_seconds": 59.0, "checkpoint": CheckpointView()}, False),
         ({"pressure": "high", "estimated_time_to_consume_seconds": 9.0}, False),
         ({"pressure": "high", "estimated_time_to_consume_seconds": None}, True),
         ({"pressure": "low", "estimated_time_to_consume_seconds": None}, False),
@@ -303,6 +305,20 @@ def test_a_silent_driver_is_lost_and_one_that_ended_is_not() -> None:
     world.driver.time = later
     world.send(world.driver.terminated("java.lang.OutOfMemoryError: Java heap space"))
     assert level_of(world, world.now).level == "failed"
+
+
+def test_a_driver_that_ends_says_nothing_of_what_the_run_before_failed_with() -> None:
+    world = World()
+    world.batches(5)
+    world.send(world.driver.terminated("java.lang.OutOfMemoryError: Java heap space"))
+    assert level_of(world, world.now).level == "failed"
+    world.driver.run_id = "r-2"
+    world.driver.time += 5.0
+    ended = world.driver.terminated()
+    ended["body"]["driverEnded"] = True
+    world.send(world.driver.started(), ended)
+    assert level_of(world, world.now).level == "lost"
+    assert world.view().totals.failures == {"memory": 1}
 
 
 # -- in words --------------------------------------------------------------------------------------

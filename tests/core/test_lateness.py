@@ -282,6 +282,22 @@ def test_where_the_delay_is_zero_rows_of_one_time_are_not_parted(told: bool) -> 
     assert smaller == [False, False, True, True]
 
 
+def test_a_delay_of_zero_is_known_where_a_later_batch_shows_more() -> None:
+    """As of a plan with two watermarks: rows are held against the nearer one."""
+    world = World(policy("guard"))
+    since = world.driver.time
+    for greatest, watermark in ((100.0, 0.0), (110.0, 100.0), (120.0, 105.0)):
+        times = {"min": greatest, "max": greatest, "avg": greatest, "watermark": watermark}
+        body = {
+            "eventTime": {name: format_time(since + time) for name, time in times.items()},
+            "stateOperators": [{"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": 0}],
+        }
+        world.send(world.driver.progress(1000, 1.0, configured=CONFIGURED, **body))
+    (query,) = world.fleet._roster
+    assert query.watched.lateness.delay_seconds == pytest.approx(5.0)
+    assert query.watched.lateness.tied
+
+
 def test_hold_never_makes_a_batch_smaller_and_allow_goes_on() -> None:
     for late_rows, smaller in (("hold", False), ("allow", True)):
         world = World(policy(late_rows))  # type: ignore[arg-type]

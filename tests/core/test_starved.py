@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.core.fleet import Order
+from agent.core.judge import starved as judge
 from tests.core.test_fleet import KEY, World
+
+if TYPE_CHECKING:
+    from agent.core.query import Query
 
 ARRIVING = 400.0  # rows per second
 FIXED, THROUGHPUT = 1.0, 1000.0
@@ -73,6 +78,24 @@ def test_a_held_limit_starves_as_one_by_number_does() -> None:
     eat(world, waits, 300)
     (said,) = world.view().advice
     assert "digest 23" in said
+
+
+def test_without_a_trigger_it_is_looked_at_for_batches_that_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None is shorter than a millisecond: at each scrape it would be asked a thousand times."""
+    world, _ = fed()
+    world.fleet.control(*KEY, order(limit=300), world.now)
+    asked: list[float] = []
+    original = judge._least_seconds
+
+    def counted(query: Query, rows: float) -> float:
+        asked.append(rows)
+        return original(query, rows)
+
+    monkeypatch.setattr(judge, "_least_seconds", counted)
+    assert world.view().advice
+    assert 2 <= len(asked) <= 20
 
 
 def test_what_is_not_known_starves_nobody() -> None:

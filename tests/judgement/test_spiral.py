@@ -265,6 +265,23 @@ def test_the_deadline_is_learned_from_the_kills(word: bool) -> None:
     assert view.totals.failures == {"unknown": 1}
 
 
+def test_a_batch_that_was_reported_and_begins_again_was_not_ended_for_its_age() -> None:
+    """Its commit was lost with the run."""
+    world = world_with_a_killed_batch(NO_DEADLINE, 45.0)
+    for number in (2, 3):
+        world.send(world.driver.terminated(None))
+        begins_again(world, number, 45.0)
+    world.send(world.driver.progress(500, 44.0))
+    assert world.view().checkpoint.deadline_learned
+    world.driver.run_id = "r-4"
+    world.driver.time += 5.0
+    (*_, judged) = world.send(
+        world.driver.started(), world.driver.progress(500, 44.0, batch_id=6)
+    ).judged
+    assert judged.spiral.phase == "none"
+    assert judged.spiral.replay_amplification > 1.0
+
+
 @pytest.mark.parametrize(
     ("age", "deadline", "late"),
     [(None, 60.0, False), (47.0, 60.0, False), (48.0, 60.0, True), (1e9, None, False)],

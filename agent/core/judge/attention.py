@@ -129,7 +129,7 @@ def _doublings(value: float) -> int:
 def _to_do(view: QueryView, level: AttentionLevel) -> bool:
     if level == "late":
         longest = max(view.running_seconds or 0.0, view.batch_seconds or 0.0)
-        deadline = view.deadline_seconds
+        deadline = view.checkpoint.deadline_seconds  # as the alert has it: a learned one, too
         return deadline is not None and longest >= NEAR_SHARE * deadline
     # A limit that holds back a backlog which is being worked off does what it is for.
     if level == "pressured":

@@ -188,7 +188,8 @@ class Lateness(msgspec.Struct):
                 self.delay_seconds = before - watermark
                 if shows:
                     least = self.least_delay_seconds if self.run_shows_delay else None
-                    self.least_delay_seconds = min(self.delay_seconds, least or math.inf)
+                    least = math.inf if least is None else least
+                    self.least_delay_seconds = min(self.delay_seconds, least)
                     self.run_shows_delay = True
             if batch.least_event_time is not None:
                 late = before - batch.least_event_time

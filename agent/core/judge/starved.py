@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent.core.decode.events import MOST_SECONDS
 from agent.core.figures import figure
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from agent.core.measure.source import Source
     from agent.core.query import Query
+
+#: No batch is shorter: Spark tells whole milliseconds.
+_LEAST_SECONDS: Final = 1e-3
 
 
 def starved(query: Query, sources: Sequence[Source]) -> str | None:
@@ -56,7 +59,7 @@ def _settles(query: Query, source: Source, rows: float, longest: float) -> bool:
     arriving, waiting = source.arrival_rows or 0.0, source.backlog_rows
     waiting = rows if waiting is None else min(waiting, rows)
     interval = longest / 2.0
-    while interval > query.run.trigger_seconds:
+    while interval > max(query.run.trigger_seconds, _LEAST_SECONDS):
         own = max(waiting, arriving * interval)
         if _least_seconds(query, _batch_rows(query, source, own, interval)) <= interval:
             return True

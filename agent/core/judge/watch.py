@@ -95,9 +95,9 @@ def rewind(query: Query, ended: Ended) -> None:
     if batch.batch_id < last:
         query.watched.lag_window.rewind()
     elif batch.batch_id == last and query.watched.spiral.open_batch_id != last:
-        # Reported, and yet begun again: its commit was lost with the run that reported it.
-        late = spiral.timed_out(query.batch.seconds, query.watched.monitor.deadline(None))
-        query.watched.spiral.end_attempt(last, timed_out=late)
+        # Reported, and yet begun again: its commit was lost with the run that reported it. Nobody
+        # ended it for its age.
+        query.watched.spiral.end_attempt(last, timed_out=False)
 
 
 def late_rows(query: Query, ended: Ended) -> None:
@@ -257,6 +257,8 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         query.watched.failure = view
         lost = query.watched.monitor.fail(view.cause, began=began)
         _count(query, view.cause)
+    elif event.driver_ended and not query.life.terminated:
+        query.watched.failure = None  # of a run before
     query.life.stopped = not failed and not late and not event.driver_ended
     if lost:
         query.running.open_batch_id = batch_id
