@@ -377,6 +377,7 @@ def limit_for(
         trigger,
         sigma=cost.cautious_sigma,
         lost=lost,
+        cold=query.sizing.cold.expected(cost),
         sure_rows=_known_rows(cost, interval_rows(cost, settings, trigger)),
     )
     size = size_of(cost.curve, ask, settings)
@@ -470,6 +471,8 @@ def _advice(
         return f"{said}: its fixed cost alone takes the target of {target}"
     if size.reason == "bound:deadline":
         return f"{said}, within the deadline"
+    if size.reason == "bound:restart":
+        return f"{said}: as the first of a driver, which takes longer, it still keeps the deadline"
     if not over:
         return f"every batch was within {target}; {said}, should more pile up"
     return f"{said}; {over} of {batches} batches took longer than {target}"

@@ -349,6 +349,14 @@ def test_two_stories_told_as_one_keep_their_mean_and_their_doubt(
         assert math.exp(kept[0].weight) == pytest.approx(sum(w for w, _, _ in parts))
 
 
+def test_the_likeliest_story_stands_first_also_where_it_is_two_that_agree() -> None:
+    alike = (4.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+    told = ((0.40, 9.0, 0), (0.35, 1.0, 5), (0.25, 1.1, 5))
+    bank = [History(math.log(w), (c, 0.1, 0.0), alike, age=age) for w, c, age in told]
+    tell_once(bank)
+    assert [math.exp(one.weight) for one in bank] == pytest.approx([0.6, 0.4])
+
+
 def test_a_story_as_new_as_the_batch_and_one_of_congestion_are_told_apart() -> None:
     alike = (4.0, 0.0, 0.0, 1.0, 0.0, 0.0)
     for other in (

@@ -169,6 +169,13 @@ def test_the_trigger_interval_is_time_too() -> None:
     assert need(Load(200.0, 0.0, 60.0), work, curve=curve).slots == 3
 
 
+@pytest.mark.parametrize(("fixed", "slots"), [(9.4, 13), (9.6, 2), (10.4, 2)])
+def test_the_target_is_left_for_executors_where_it_is_for_sizes(fixed: float, slots: int) -> None:
+    """From 0.95 of it on batches are longer anyway, and digest it on few."""
+    found = need(Load(60.0), plain(driver=fixed), curve=Curve(fixed, 1.0 / PER_SLOT))
+    assert found.slots == slots
+
+
 @pytest.mark.parametrize(
     ("work", "curve", "most", "bound", "slots"),
     [

@@ -198,6 +198,20 @@ def test_a_maximum_that_was_lowered_holds_for_what_is_found_in_force_and_for_wha
     assert world.batches(3, limit=granted // 2)[-1].grants[0].limit == granted // 2
 
 
+def test_a_maximum_that_was_lowered_holds_for_the_first_batch_of_a_run_that_is_held() -> None:
+    world = World()
+    granted = world.batches(20)[-1].grants[0].limit
+    assert granted is not None
+    world.fleet.control(*KEY, Order(who="me", hold=True), world.now)
+    world.batches(1, limit=granted)
+    lower = QueryPolicy(above_configured=True, maximum_limit=granted // 2)
+    saved = world.fleet.changes()
+    world.fleet = Fleet.restore(Policy(default=lower), saved, started_time=world.now)
+    world.driver.run_id = "r-2"
+    (grant,) = world.send(world.driver.started()).grants
+    assert (grant.limit, grant.reason) == (granted // 2, "bound:maximum")
+
+
 def test_an_unlimited_source_gets_a_limit_once_its_cost_is_known() -> None:
     world = World()
     world.send(world.driver.progress(2000, 3.0, limit=None))

@@ -81,6 +81,14 @@ def test_a_lost_target_is_looked_for_by_a_small_batch() -> None:
     assert tried == pytest.approx(0.08 * 5.0 / cost.per_row)
 
 
+def test_a_batch_that_would_be_larger_for_it_is_no_small_one() -> None:
+    """Where rows cost next to nothing, or are believed to."""
+    reach = Reach(lost=True, chance=0.93, batches=4)
+    cost = Cost(batches=9, fixed=20.0, per_row=2e-6)
+    assert reach.probe_rows(cost, POLICY, 100_000.0) is None
+    assert reach.probe_rows(cost, POLICY, 300_000.0) == pytest.approx(200_000.0)
+
+
 def test_it_is_taken_up_again_when_the_fixed_cost_falls() -> None:
     cost, reach = seen(7.0, 10_000.0, *(2000, 40_000, 8000) * 8)
     assert reach.lost

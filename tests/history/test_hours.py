@@ -201,6 +201,22 @@ def test_a_limit_of_one_source_is_its_own(real_log: bytes) -> None:
         assert "source" not in one["advice"]
 
 
+def test_a_limit_leaves_room_for_a_driver_that_starts() -> None:
+    """The first batch took 8.9 s, where 0.9 s are usual: of 5 s it would pass the deadline."""
+    lines = [*made.opening(), made.started()]
+    for batch in range(40):
+        size = 4000 * (1 + batch % 5)
+        told = json.loads(made.progress(batch, size, 0.5 + size / 10_000 if batch else 8.9))
+        told["progress"]["timestamp"] = format_time(made.BASE + 20.0 * batch)
+        lines.append(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+    settings = QueryPolicy(target_seconds=5.0, deadline_seconds=12.0)
+    (one,) = of(judged([lines], settings), rows.RECOMMENDATIONS)
+    assert one["limit_reason"] == "bound:restart"
+    assert "as the first of a driver" in one["advice"]
+    warm = 0.5 + one["limit_rows"] / 10_000
+    assert warm + 8.0 / (0.9 + 4.0) * (warm + 4.0) == pytest.approx(12.0, rel=0.15)
+
+
 def windowed(batch: int, size: int) -> bytes:
     """A batch of a query with a watermark and state."""
     told = json.loads(made.progress(batch, size, 0.5 + size / 10_000))

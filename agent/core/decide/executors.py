@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
 
+from agent.core.decide.reach import REACH_SHARE
 from agent.core.decide.size import stretch_fixed_costs
 from agent.core.judge.alignment import SKEWED
 
@@ -86,7 +87,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
     usable = max(min(most, tasks), 1)
     cycle = max(policy.target_seconds, load.trigger_seconds)
     fixed = work.curve_at(curve, usable).fixed
-    if fixed >= cycle:  # then the target is left, by as much as pays
+    if fixed >= REACH_SHARE * cycle:  # then the target is left, by as much as pays
         cycle = fixed * stretch_fixed_costs(policy.stretch_gain)
 
     def capacity(curve: Curve) -> float:

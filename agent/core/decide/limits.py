@@ -121,8 +121,7 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
     for source in query.sources:
         if not source.controllable or not source.limit_known:
             continue
-        _keep_to_maximum(source, settings, time)
-        _keep_to_configured(source, settings, time)
+        _keep_within(source, settings, time)
         if source.decided:
             continue
         if source.limit is not None and source.limit != source.configured:
@@ -134,35 +133,20 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
             source.decide(kept, "renew", time)
 
 
-def _take_back(source: Source, limit: int, reason: str, time: float) -> None:
-    """To a limit that stands above what was decided; one that is held stays so."""
-    held = source.decided_reason == "hold:operator"
-    source.decide(limit, "hold:operator" if held else reason, time)
+def _keep_within(source: Source, settings: QueryPolicy, time: float) -> None:
+    """Takes back what was decided, or held, above a bound that may have changed since.
 
-
-def _keep_to_maximum(source: Source, settings: QueryPolicy, time: float) -> None:
-    """Takes back what was decided, or held, above a maximum that may have been lowered since.
-
-    A number that somebody named goes where it says.
+    Only a number that somebody named may be above one; a hold names none, and stays one.
     """
-    most = settings.maximum_limit
-    if most is None or not source.decided or source.decided_reason == "manual":
+    if not source.decided or source.decided_reason == "manual":
         return
-    if source.decided_limit is not None and source.decided_limit > most:
-        _take_back(source, most, "bound:maximum", time)
-
-
-def _keep_to_configured(source: Source, settings: QueryPolicy, time: float) -> None:
-    """Takes back what was decided above what the job configures, which may have changed since.
-
-    Only a number that somebody named may be above it; a hold names none.
-    """
-    if settings.above_configured or source.decided_reason == "manual":
-        return
-    if source.configured is None or not source.decided:
-        return
-    if source.decided_limit is None or source.decided_limit > source.configured:
-        _take_back(source, source.configured, "bound:configured", time)
+    most, held = settings.maximum_limit, source.decided_reason == "hold:operator"
+    # No limit at all may stand under a maximum, as where late rows or a hold ask for that.
+    if most is not None and source.decided_limit is not None and source.decided_limit > most:
+        source.decide(most, "hold:operator" if held else "bound:maximum", time)
+    most = None if settings.above_configured else source.configured
+    if most is not None and (source.decided_limit is None or source.decided_limit > most):
+        source.decide(most, "hold:operator" if held else "bound:configured", time)
 
 
 def first_batch(
@@ -185,7 +169,7 @@ def first_batch(
         return
     if query.orders.held:
         for source in query.sources:
-            _keep_to_configured(source, settings, time)
+            _keep_within(source, settings, time)
         return
     if query.orders.limit is not None:
         _decide_manual(query, time, policy)
@@ -222,7 +206,7 @@ def wanted_size(
     # Rows that retention would delete unread are as good as rows that arrive: both must be read.
     arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
     pressed = pressing > (arriving or 0.0)
-    present = _full_rows(controlled)
+    present = _full_rows(query, controlled)
     lost = query.sizing.reach.lost
     ask = _ask(query, settings, pressing if pressed else arriving, lost=lost)
     ask = msgspec.structs.replace(ask, pressed=pressed)
@@ -249,7 +233,7 @@ def wanted_size(
 def _probe(query: Query, settings: QueryPolicy, size: Size, full: float, time: float) -> Size:
     """Another size where only that tells what is fixed, and no row is lost by it.
 
-    ``full``: rows of a batch in which every source takes its limit.
+    ``full``: rows of a batch in which every source takes its limit, see ``_full_rows``.
     """
     if not query.batch.limited or query.pressing_rows(time):
         return size  # a smaller one would leave to retention what presses
@@ -356,7 +340,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     hold = _reason_to_hold(query, ended, size, controlled)
     if hold == "hold:replayed":
         size = after_replay(query.sizing.cost, float(batch.rows or 0), batch.seconds, settings)
-        if size is not None and size.rows < _full_rows(controlled):
+        if size is not None and size.rows < _full_rows(query, controlled):
             hold = None
     if hold is not None or size is None:
         query.sizing.reason = hold or "hold:learning"
@@ -371,14 +355,15 @@ def after_batch(query: Query, ended: Ended) -> None:
             _as_configured(query, time, policy)
         measure.add(query.totals.grants, query.sizing.reason)
         return
-    full, reach = _full_rows(controlled), query.sizing.reach
+    full, reach = _full_rows(query, controlled), query.sizing.reach
     if not ended.replayed:
         size = _probe(query, settings, size, full, time)
     probes = size.reason == "probe"
     needs = [_need(query, source) for source in controlled]
     need = None if None in needs else sum(part or 0.0 for part in needs)
     size, owned = _pooled(query, settings, size, need, ended.beside)
-    shares = credit.share(_free(query, size), needs, _pressing(query, controlled, size, time))
+    free = _free(query, size)
+    shares = credit.share(free, needs, _pressing(query, controlled, size, time))
     main, cost, trigger = query.main_source(), query.sizing.cost, query.run.trigger_seconds
     wanted = [
         part.rows / (source.ratio or 1.0) for source, part in zip(controlled, shares, strict=True)
@@ -387,14 +372,15 @@ def after_batch(query: Query, ended: Ended) -> None:
     if full < size.rows:
         present = present_rows(cost, full, float(batch.rows or 0), settings, trigger)
         present = max(present, reach.before_rows)
-        sure = raised_rows(cost, present, size.rows, settings, trigger) / size.rows
+        raised = raised_rows(cost, present, size.rows, settings, trigger)
+        sure = max(raised - _others(query), 0.0) / free
     elif not probes:
         reach.before_rows = 0.0  # it is back
     # One batch may have been slow by itself, and what it says of far larger ones is a guess: that
     # the limit is wrong the next one must say, too, unless such a batch would be killed.
     before, query.sizing.leaves_band = (
         query.sizing.leaves_band,
-        leaves_band(cost, full + _others(query), size, trigger),
+        leaves_band(cost, full, size, trigger),
     )
     too_long = query.sizing.leaves_band and (before or full > size.deadline_rows)
     was_long = (batch.seconds or 0.0) > BAND * max(settings.target_seconds, trigger)
@@ -454,7 +440,7 @@ def _reason_to_hold(
         return "hold:replayed"
     if size is None:
         return "hold:learning"
-    full = _full_rows(controlled)
+    full = _full_rows(query, controlled)
     slow = batch.seconds > 1.5 * max(settings.target_seconds, query.run.trigger_seconds)
     # One slow batch alone may be all fixed: it speaks for its own size, and for the deadline.
     telling = slow and (full > size.deadline_rows or any(_reached(one) for one in controlled))
@@ -470,8 +456,16 @@ def _pressing(query: Query, controlled: list[Source], size: Size, time: float) -
 
 
 def _free(query: Query, size: Size) -> float:
-    """What is left to share out: what sources out of reach take is not ours."""
-    return min(max(size.rows - _others(query), 1.0), float(MOST_LIMIT))
+    """What is left to share out: what sources out of reach take is not ours.
+
+    Where they take nearly all, or more, ours have their exclusive credit of the whole beside it:
+    else they would starve for what no limit of theirs could change.
+    """
+    others, own = _others(query), 0.0
+    if others:
+        even = size.rows / len(query.sources)
+        own = credit.EXCLUSIVE_SHARE * even * len(query.controlled())
+    return min(max(size.rows - others, own, 1.0), float(MOST_LIMIT))
 
 
 def _others(query: Query) -> int:
@@ -479,9 +473,12 @@ def _others(query: Query) -> int:
     return sum([source.rows or 0 for source in query.sources if not source.controllable])
 
 
-def _full_rows(controlled: list[Source]) -> float:
-    """Rows of a batch in which every source takes its limit; inf where one has none."""
-    rows = 0.0
+def _full_rows(query: Query, controlled: list[Source]) -> float:
+    """Rows of a batch in which every source takes its limit; inf where one has none.
+
+    With those that sources out of reach had in the last one.
+    """
+    rows = float(_others(query))
     for source in controlled:
         current = source.current
         if current is None:
@@ -657,7 +654,7 @@ def _hold_again(query: Query, time: float, settings: QueryPolicy) -> None:
         away = not source.decided or source.decided_reason == "hold:late_rows"
         if source.held_limit is not None and away:
             source.decide(source.held_limit, "hold:operator", time)
-            _keep_to_configured(source, settings, time)
+            _keep_within(source, settings, time)
         source.held_limit = None
 
 

@@ -47,7 +47,7 @@ class Reach(msgspec.Struct):
     before_rows: float = 0.0
 
     def observe(self, cost: Cost, policy: QueryPolicy) -> None:
-        """After each batch that was learned from; the likelier story is what is decided by."""
+        """After each batch with rows; the likelier story is what is decided by."""
         self.batches += 1
         edge = REACH_SHARE * policy.target_seconds
         below, above = cost.by_side(edge)
@@ -71,7 +71,8 @@ class Reach(msgspec.Struct):
         if not self._due():
             return None
         if self.lost:
-            return LEAST_SHARE * policy.target_seconds / cost.per_row
+            small = LEAST_SHARE * policy.target_seconds / cost.per_row
+            return small if small < rows else None  # where rows cost next to nothing it is not
         return PROBE_STEP * rows
 
     def _due(self) -> bool:

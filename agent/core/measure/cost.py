@@ -404,8 +404,8 @@ def _by_weight(one: History) -> float:
 def tell_once(bank: list[History]) -> None:
     """Histories that have come to tell the same become one, and leave their places to new ones.
 
-    By weight, falling. The lighter is merged into the heavier where it lies within one deviation of
-    it, keeping mean and covariance of both together (Salmond 1990).
+    By weight, falling, before and after. The lighter is merged into the heavier where it lies
+    within one deviation of it, keeping mean and covariance of both together (Salmond 1990).
     """
     kept: list[History] = []
     lines: list[History] = []
@@ -421,7 +421,7 @@ def tell_once(bank: list[History]) -> None:
         chances = [1.0, math.exp(one.weight - same.weight)]
         same.mean, same.covariance = _mixture([same, one], chances)
         same.weight += math.log(sum(chances))
-    bank[:] = kept
+    bank[:] = sorted(kept, key=_by_weight)
 
 
 def _within_one(one: History, other: History) -> bool:
@@ -491,6 +491,7 @@ def _stalled(one: History, n: float, seconds: float, noise: float, largest: floa
     """
     c, s, d = one.mean
     expected = _near(c + n * (s + n * d), seconds)
+    # Below 0 where a large one took many times as long: that is as hard to believe.
     beyond = (c + largest * (s + largest * d)) / expected - 1.0
     slow = History(one.weight + math.log(STALL_CHANCE), one.mean, one.covariance, one.age)
     _update(slow, n, seconds, noise * (1.0 + (STALL_TIMES * beyond) ** 2), largest)

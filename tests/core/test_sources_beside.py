@@ -1,0 +1,55 @@
+"""Two sources of which only the first can be limited: what the other takes is not Weir's."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.decide import limits
+from tests.core.test_fleet import World
+
+
+class Two:
+    """A query of batches of 1 s and 10,000 rows a second, with a target of 5 s."""
+
+    def __init__(self, limit: int) -> None:
+        self.world, self.limit = World(), limit
+
+    def batch(self, theirs: int, waiting: int = 10**6) -> float:
+        """Of a full limit, and of so many rows of the other source; its seconds."""
+        rows = [self.limit, theirs]
+        seconds = 1.0 + sum(rows) / 10_000
+        told = [(self.limit, waiting, "live"), (None, 0, "advice")]
+        event = self.world.driver.progress(
+            sum(rows),
+            seconds,
+            limits=[
+                {"source": place, "unit": "rows", "limit": limit, "configured": None,
+                 "backlog": left, "control": control}
+                for place, (limit, left, control) in enumerate(told)
+            ],
+            sources=[{"description": "Rows", "numInputRows": count} for count in rows],
+        )  # fmt: skip
+        for grant in self.world.send(event).grants:
+            self.limit = grant.limit or self.limit
+        return seconds
+
+
+def test_a_source_keeps_its_own_part_beside_one_that_alone_makes_batches_too_long() -> None:
+    """9,900 rows/s do, of 100 s: it has a tenth of what 5 s hold, however much they take."""
+    two, seconds = Two(100), 90.0
+    for theirs in (2000, 30_000, 8000) * 4:
+        two.batch(theirs)
+    for _ in range(40):
+        seconds = two.batch(int(9900 * seconds))
+    assert two.limit == pytest.approx(4000, rel=0.3)
+
+
+def test_what_the_other_source_takes_is_part_of_what_surely_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """32,000 rows surely do, of 40,000 that are wanted."""
+    monkeypatch.setattr(limits, "raised_rows", lambda *_: 32_000.0)
+    two = Two(100)
+    for _ in range(8):
+        two.batch(20_000)
+    assert two.limit == 12_000
