@@ -41,7 +41,7 @@ _OF_EXECUTORS: Final = ("tests/core/test_executors.py", "tests/core/test_work.py
 #: Which tests are to miss a number, by its file.
 TESTS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(FILES, _OF_SIZES),
-    "cold": ("tests/core/test_cold.py", "tests/checkpoint/test_limit.py"),
+    "cold": ("tests/core/test_cold.py",),
     **dict.fromkeys(("spiral", "explanations", "checkpoint", "watch", "tell"), _OF_SPIRALS),
     **dict.fromkeys(("executors", "work"), _OF_EXECUTORS),
     **dict.fromkeys(("alignment", "lag_state", "worth"), ("tests/judgement", "tests/core")),

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.measure.cost import (
-    HISTORIES,
     LEAST_SIGMA,
     Cost,
     Curve,
     History,
     Line,
-    fixed_phase_seconds,
     tell_once,
 )
 
@@ -92,11 +90,6 @@ def test_noise_alone_is_rarely_taken_for_a_change() -> None:
     assert false <= 20 * 180 * 0.02
 
 
-def test_the_fixed_phases_are_those_that_do_not_grow_with_rows() -> None:
-    phases = {"walCommit": 0.1, "addBatch": 5.0, "commitOffsets": 0.2, "other": 1.0}
-    assert fixed_phase_seconds(phases) == pytest.approx(0.3)
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
@@ -120,9 +113,9 @@ def test_whatever_it_is_fed_the_model_stays_sane(batches: list[tuple[int, float]
         assert 0.05 <= cost.sigma <= 1.0
         for size in (0.0, rows, 1e12):
             assert 0.0 <= cost.doubt(size) < math.inf
-        assert 0.0 <= cost.chance_fixed_above(seconds) <= 1.0 + 1e-9
+        assert 0.0 <= sum(cost.by_side(seconds)[1]) <= 1.0 + 1e-9
         assert sum(math.exp(one.weight) for one in cost.bank) == pytest.approx(1.0)
-    assert len(cost.bank) <= HISTORIES
+    assert len(cost.bank) <= 6
     assert msgspec.convert(msgspec.to_builtins(cost), Cost) == cost
 
 

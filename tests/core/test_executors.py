@@ -22,7 +22,7 @@ from agent.core.decide.executors import (
 )
 from agent.core.decode.stages import BatchWork, StageGroup, scanned
 from agent.core.measure.cost import Curve
-from agent.core.measure.work import MOST_SAMPLES, MOST_TRIAL_BATCHES, UNCUT_LOOKS, Sample, Work
+from agent.core.measure.work import MOST_SAMPLES, MOST_TRIAL_BATCHES, Sample, Work
 from agent.core.policy import QueryPolicy
 from tests.core.waves import batch
 
@@ -105,10 +105,10 @@ def test_a_scan_that_more_slots_did_not_cut_is_not_expected_to_be_cut_by_others(
     found = need(Load(400.0), work, curve=curve)
     assert (found.slots, found.bound) == (2, "tasks")
     # That is remembered when they are back at two, for an hour of looks.
-    for _ in range(UNCUT_LOOKS - 20):
+    for _ in range(720):
         work.learn(batch(2, **told))
     assert need(Load(400.0), work, curve=curve).slots == 2
-    for _ in range(20 + MOST_SAMPLES):
+    for _ in range(30 + MOST_SAMPLES):
         work.learn(batch(2, **told))
     assert need(Load(400.0), work, curve=curve).slots == 5
 

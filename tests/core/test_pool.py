@@ -17,10 +17,10 @@ from agent.core.decide.pool import (
     SLACK,
     Member,
     Members,
+    Part,
+    _level,
     company,
-    digestible,
     part_of,
-    share,
 )
 from agent.core.decode.events import Application, Listener, Request, decode_event
 from agent.core.fleet import Fleet
@@ -35,6 +35,39 @@ MEMBER = st.builds(
 )
 MEMBERS = st.lists(MEMBER, min_size=1, max_size=12)
 TOTAL = st.floats(min_value=0.1, max_value=20.0)
+
+
+# -- the whole, of which ``part_of`` works out one part from sums ---------------------------------
+
+
+def digestible(members: list[Member]) -> float:
+    """The sum of busy shares that is known to be digestible; at least one query's."""
+    weight = sum(member.wanted for member in members)
+    if weight <= 0.0:
+        return SLACK
+    together = sum(member.wanted * member.company for member in members) / weight
+    return SLACK * max(together, 1.0)
+
+
+def share(total: float, members: list[Member]) -> list[Part]:
+    """Shares the pool: everyone's need where it is enough for all, else max-min fairly.
+
+    The parts of those granted add up to at most ``total`` less what the others take, but each may
+    have its exclusive part; none gets more than it wants; who wants more never gets less.
+    """
+    count = len(members)
+    if count == 0:
+        return []
+    own = EXCLUSIVE_SHARE * total / count
+    left = total - sum(member.wanted for member in members if not member.granted)
+    left = max(left, own * sum(member.granted for member in members))
+    level = _level(left, sorted(member.wanted for member in members if member.granted))
+    parts = []
+    for member in members:
+        taken = min(member.wanted, level) if member.granted else member.wanted
+        exclusive = min(taken, own)
+        parts.append(Part(exclusive, taken - exclusive))
+    return parts
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,14 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     in_vain_from: int | None = None
 
 
-def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int) -> Need | None:
+def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: float) -> Need | None:
     """Of one query with at most so many slots; None while its stages are unknown."""
     if not work.samples:
         return None
     catching = load.waiting_rows / policy.catch_up_seconds
     needed = load.arrival_rows_per_second * (1.0 + policy.stability_margin) + catching
     tasks = work.most_tasks
-    usable = max(min(most, tasks), 1)
+    usable = int(max(min(most, tasks), 1))
     cycle = max(policy.target_seconds, load.trigger_seconds)
     fixed = work.curve_at(curve, usable).fixed
     if fixed >= REACH_SHARE * cycle:  # then the target is left, by as much as pays

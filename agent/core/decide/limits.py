@@ -207,8 +207,7 @@ def wanted_size(
     arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
     pressed = pressing > (arriving or 0.0)
     present = _full_rows(query, controlled)
-    lost = query.sizing.reach.lost
-    ask = _ask(query, settings, pressing if pressed else arriving, lost=lost)
+    ask = _ask(query, settings, pressing if pressed else arriving)
     ask = msgspec.structs.replace(ask, pressed=pressed)
     size = size_of(cost.curve, ask, settings)
     _note_capacity(query, size, time)
@@ -219,7 +218,7 @@ def wanted_size(
     since = query.sizing.unstable_since_time
     patience = patience_seconds(settings, query.run.trigger_seconds)
     patient = since is not None and time - since < patience
-    if patient and not pressed and not lost:
+    if patient and not pressed and not ask.lost:
         # A limit in force already may stay, as far as it helps.
         kept = 0.0 if math.isinf(present) else present
         ask = msgspec.structs.replace(ask, patient_rows=kept)
@@ -271,20 +270,20 @@ def at_rest(query: Query, settings: QueryPolicy, time: float) -> None:
     cost = query.sizing.cost
     if cost.batches == 0 or query.sizing.required_capacity_ratio is None:
         return
-    arriving, lost = query.arrival_at_rest_rows(), query.sizing.reach.lost
-    size = size_of(cost.curve, _ask(query, settings, arriving, lost=lost), settings)
+    ask = _ask(query, settings, query.arrival_at_rest_rows())
+    size = size_of(cost.curve, ask, settings)
     _note_capacity(query, size, time)
     query.sizing.target_feasible = size.feasible
 
 
-def _ask(query: Query, settings: QueryPolicy, arriving: float | None, *, lost: bool) -> Ask:
+def _ask(query: Query, settings: QueryPolicy, arriving: float | None) -> Ask:
     cost = query.sizing.cost
     return Ask(
         arriving,
         query.run.trigger_seconds,
         _waiting_rows(query),
         cost.cautious_sigma,
-        lost,
+        query.sizing.reach.lost,
         aim_above(cost.curve, settings, query.run.trigger_seconds),
         cost.doubt(0.0),
         cold=query.sizing.cold.expected(cost),
@@ -383,7 +382,7 @@ def after_batch(query: Query, ended: Ended) -> None:
         leaves_band(cost, full, size, trigger),
     )
     too_long = query.sizing.leaves_band and (before or full > size.deadline_rows)
-    was_long = (batch.seconds or 0.0) > BAND * max(settings.target_seconds, trigger)
+    was_long = _was_long(query, ended)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
@@ -441,12 +440,18 @@ def _reason_to_hold(
     if size is None:
         return "hold:learning"
     full = _full_rows(query, controlled)
-    slow = batch.seconds > 1.5 * max(settings.target_seconds, query.run.trigger_seconds)
-    # One slow batch alone may be all fixed: it speaks for its own size, and for the deadline.
-    telling = slow and (full > size.deadline_rows or any(_reached(one) for one in controlled))
+    # One long batch alone may be all fixed: it speaks for its own size, and for the deadline.
+    telling = full > size.deadline_rows or any(_reached(one) for one in controlled)
+    telling = telling and _was_long(query, ended)
     if not capacity_known(query) and size.rows < full and not telling:
         return "hold:learning"
     return None
+
+
+def _was_long(query: Query, ended: Ended) -> bool:
+    """Whether it left the band around the target and its trigger interval."""
+    longest = BAND * max(ended.settings.target_seconds, query.run.trigger_seconds)
+    return (ended.batch.seconds or 0.0) > longest
 
 
 def _pressing(query: Query, controlled: list[Source], size: Size, time: float) -> list[float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING
 
 from agent.core.decide.executors import Load, need_of
 from agent.core.decide.limits import capacity_known
@@ -11,9 +12,6 @@ if TYPE_CHECKING:
     from agent.core.ended import Ended
     from agent.core.policy import QueryPolicy
     from agent.core.query import Query
-
-#: Slots beyond what any cluster has, where no maximum is set.
-NO_BOUND: Final = 2**31
 
 
 def need(query: Query, ended: Ended) -> None:
@@ -43,7 +41,7 @@ def _renew(query: Query, settings: QueryPolicy, arriving: float | None) -> None:
     if arriving is None or not query.run.trigger:
         return  # of a batch nobody knows for how long it must suffice, nor how soon it must end
     most = settings.maximum_executors
-    slots = NO_BOUND
+    slots = math.inf
     if most is not None and query.run.slots_each:
         slots = max(round(most * query.run.slots_each), 1)
     load = Load(arriving, query.backlog_rows() or 0.0, query.run.trigger_seconds)

@@ -174,7 +174,12 @@ _NOBODY: Final = _Entry(Member(0.0, 1.0, granted=False), 0.0, 0, 0, 0)
 
 
 def part_of(me: Member, beside: Beside) -> Part:
-    """What ``share`` grants of what is ``digestible`` to a granted member among the others."""
+    """What a member that is granted anything is granted, among the others.
+
+    Of what is known to be digestible, at least one query's, less what those take that nobody
+    limits: everyone's need where it is enough for all, else max-min fairly, each its exclusive part
+    at least. None gets more than it wants; who wants more never gets less.
+    """
     weight = beside.wanted + me.wanted
     total = SLACK
     if weight > 0.0:
@@ -190,36 +195,6 @@ def part_of(me: Member, beside: Beside) -> Part:
         taken = min(me.wanted, _level(left, wants))
     exclusive = min(taken, own)
     return Part(exclusive, taken - exclusive)
-
-
-def digestible(members: Sequence[Member]) -> float:
-    """The sum of busy shares that is known to be digestible; at least one query's."""
-    weight = sum(member.wanted for member in members)
-    if weight <= 0.0:
-        return SLACK
-    company = sum(member.wanted * member.company for member in members) / weight
-    return SLACK * max(company, 1.0)
-
-
-def share(total: float, members: Sequence[Member]) -> list[Part]:
-    """Shares the pool: everyone's need where it is enough for all, else max-min fairly.
-
-    The parts of those granted add up to at most ``total`` less what the others take, but each may
-    have its exclusive part; none gets more than it wants; who wants more never gets less.
-    """
-    count = len(members)
-    if count == 0:
-        return []
-    own = EXCLUSIVE_SHARE * total / count
-    left = total - sum(member.wanted for member in members if not member.granted)
-    left = max(left, own * sum(member.granted for member in members))
-    level = _level(left, sorted(member.wanted for member in members if member.granted))
-    parts = []
-    for member in members:
-        taken = min(member.wanted, level) if member.granted else member.wanted
-        exclusive = min(taken, own)
-        parts.append(Part(exclusive, taken - exclusive))
-    return parts
 
 
 def _level(total: float, wanted: list[float]) -> float:

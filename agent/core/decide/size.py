@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.measure.cold import warm_within
+from agent.core.measure.cost import NOISE_SIGMAS
 
 if TYPE_CHECKING:
     from agent.core.measure.cost import Curve
@@ -42,8 +43,6 @@ BARE_MARGIN: Final = 0.03
 #: The fixed cost is never spread over more than this many times itself, even where what arrives is
 #: digested by no less: 95 % of the time is then spent on rows.
 MOST_FIXED_COSTS: Final = 20.0
-#: Quantile of the noise that must stay below the deadline's share, in sigmas: one batch in fifty.
-DEADLINE_SIGMAS: Final = 2.0
 #: For the first batch of a driver that may come no batch is made shorter than so many fixed costs:
 #: half of the time is spent on rows then, and where a start takes nearly all of the deadline fewer
 #: rows would save next to nothing.
@@ -94,7 +93,7 @@ def allowed_seconds(policy: QueryPolicy, sigma: float) -> float:
     """What a batch may take on average so that the deadline is kept under noise; inf without."""
     if policy.deadline_seconds is None:
         return math.inf
-    return policy.deadline_share * policy.deadline_seconds / math.exp(DEADLINE_SIGMAS * sigma)
+    return policy.deadline_share * policy.deadline_seconds / math.exp(NOISE_SIGMAS * sigma)
 
 
 def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:

@@ -52,12 +52,8 @@ def raised_rows(
     if (cost.seconds(wanted) or 0.0) > seconds:
         seconds = max(seconds, GROW * (cost.seconds(present) or 0.0))
     in_interval = min(interval_rows(cost, policy, trigger_seconds), wanted)
-    sure = max(_sure_rows(cost, seconds, wanted), in_interval)
-    return (
-        sure
-        if sure >= wanted
-        else max(sure, min(_bold_rows(cost, present, seconds, policy), wanted))
-    )
+    bold = min(_bold_rows(cost, present, seconds, policy), wanted)
+    return max(_sure_rows(cost, seconds, wanted), in_interval, bold)
 
 
 def present_rows(

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.measure.cost import NOISE_SIGMAS
+
 if TYPE_CHECKING:
     from agent.core.measure.cost import Cost
 
@@ -23,18 +25,12 @@ if TYPE_CHECKING:
 #: slower, as no code is compiled. Both are as much in a warm batch of so many seconds: four queries
 #: of NEXMark on a standalone cluster (Spark 4.2) took 8 s and, of each second, 2 more.
 EVEN_SECONDS: Final = 4.0
-#: What a first batch takes beside where no start was seen and one is sure to come: twice its time
-#: and four seconds. Of three queries on a real Spark it was recorded as 0.2 to 0.9, of NEXMark's 2.
-UNSEEN: Final = 1.0
 #: Batches behind the belief before a first batch is held against it: of fewer the fixed cost is
 #: still a guess, and those of a new driver are half cold themselves.
 SURE_BATCHES: Final = 8
 #: ... and up to so many times as large as the largest seen of late: what came while no driver ran
 #: may be far more, and of that nothing is known.
 SEEN_TIMES: Final = 2.0
-#: What a warm batch may take as well tells of no start: of them one in fifty takes longer, as many
-#: deviations of the noise as the deadline leaves room for anyway.
-NOISE_SIGMAS: Final = 2.0
 #: Batches of its run after which that is settled: by then a slower query is believed, and Java is
 #: warm, which takes it a minute and a half. What changes later says nothing of the start.
 SETTLED_BATCHES: Final = 32

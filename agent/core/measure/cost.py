@@ -21,9 +21,6 @@ from typing import Final
 
 import msgspec
 
-#: Histories that are kept. With eight all figures are as with six; with four a change is pushed out
-#: before it has been heard, where of the last one three stories are still told.
-HISTORIES: Final = 6
 #: How often the cost of a batch changes at once, per batch: half or twice as often finds the same
 #: changes in the same batches.
 CHANGE_CHANCE: Final = 0.01
@@ -31,6 +28,10 @@ CHANGE_CHANCE: Final = 0.01
 #: of it, or that larger batches get dearer.
 FIXED, ROWS, ALL, BEND = 0, 1, 2, 3
 _KINDS: Final = (FIXED, ROWS, ALL, BEND)
+#: As many histories are kept as one batch tells stories: none of that, each kind, or that it was
+#: slow by itself. With eight all figures are as with these six; with four a change is pushed out
+#: before it has been heard, where of the last one three stories are still told.
+_HISTORIES: Final = len(_KINDS) + 2
 #: That larger batches get dearer is told by those that hold this share of the largest of late, or
 #: more: by a small one that was slow a large one would be foretold to take a thousand seconds.
 BEND_SHARE: Final = 0.25
@@ -60,6 +61,9 @@ LEAST_SIGMA: Final = 0.05
 #: The true variance may exceed the believed one by this over the number of batches behind it: of
 #: ten batches, one variance in six lies more than 1.7 times above what they show.
 SIGMA_UNSURE: Final = 8.0
+#: What noise may well do to a batch, in sigmas: of fifty one takes longer. A deadline leaves room
+#: for that, and a driver's first batch that took no longer than so tells of no slow start.
+NOISE_SIGMAS: Final = 2.0
 #: What the first batch tells of c0: a share of it, at most of the target, which its user thinks
 #: feasible; and how unsure that is, relative to the batch: none and nearly all of it are credible.
 FIRST_SHARE: Final = 0.3
@@ -69,8 +73,6 @@ FIRST_SPREAD: Final = 0.5
 FIRST_SLOW: Final = 0.5
 #: Beyond the largest size seen lately the curve may bend: by so much of a batch per e-fold of rows.
 BEYOND: Final = 0.3
-#: The largest size seen fades by this with every batch: after a hundred it is a third of it.
-FADE: Final = 0.99
 #: The phases of a batch before and after its tasks, whatever rows it holds.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
 
@@ -224,12 +226,8 @@ class Cost(msgspec.Struct):
 
         Sure is what one deviation of its doubt leaves.
         """
-        besides = fixed_phase_seconds(phases)
+        besides = sum([phases.get(name, 0.0) for name in FIXED_PHASES])
         return max(self.fixed - math.sqrt(self.covariance[0]) - besides, 0.0)
-
-    def chance_fixed_above(self, seconds: float) -> float:
-        """The probability that c0 is above so many seconds."""
-        return sum(self.by_side(seconds)[1])
 
     def learn(self, rows: float, seconds: float, target_seconds: float = math.inf) -> bool:
         """Takes in one batch that read something; True where it shows that the plant changed.
@@ -241,7 +239,8 @@ class Cost(msgspec.Struct):
             self._begin(rows, seconds, target_seconds)
             return False
         noise = self.cautious_sigma**2
-        self.largest_rows = max(FADE * self.largest_rows, rows)
+        # What was seen holds as far as nothing changed since: in a hundred batches a third is left.
+        self.largest_rows = max((1.0 - CHANGE_CHANCE) * self.largest_rows, rows)
         self.last_rows = rows
         self.batches += 1
         bank = [_drifted(one, rows, seconds) for one in self.bank]
@@ -261,10 +260,10 @@ class Cost(msgspec.Struct):
                 bank.append(_stalled(foretold, rows, seconds, noise, self.largest_rows))
         bank.sort(key=_by_weight)
         tell_once(bank)
-        if not any(one.bent for one in bank[:HISTORIES]):
+        if not any(one.bent for one in bank[:_HISTORIES]):
             # Congestion is told by batches of several sizes, slowly: its story is heard out.
-            bank[HISTORIES - 1 : HISTORIES - 1] = [one for one in bank if one.bent][:1]
-        del bank[HISTORIES:]
+            bank[_HISTORIES - 1 : _HISTORIES - 1] = [one for one in bank if one.bent][:1]
+        del bank[_HISTORIES:]
         top = bank[0].weight
         bank = [one for one in bank if one.weight > top + _UNHEARD or one.bent]
         total = math.log(sum([math.exp(one.weight - top) for one in bank])) + top
@@ -572,12 +571,3 @@ def _within(part: float, most: float) -> float:
     if part > most:
         return most
     return -most if part < -most else part
-
-
-def fixed_phase_seconds(phases: dict[str, float]) -> float:
-    """What the phases before and after the batch's tasks took."""
-    seconds = 0.0
-    for name in FIXED_PHASES:
-        if name in phases:
-            seconds += phases[name]
-    return seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -330,10 +331,7 @@ def ran(batch: Progress) -> bool:
 
 def bucket(seconds: float) -> int:
     """Index of the duration bucket; the last one is for all that is longer."""
-    for index, bound in enumerate(DURATION_BUCKETS_SECONDS):
-        if seconds <= bound:
-            return index
-    return len(DURATION_BUCKETS_SECONDS)
+    return bisect_left(DURATION_BUCKETS_SECONDS, seconds)
 
 
 def plus(total: int, more: int | None) -> int:

@@ -42,9 +42,9 @@ CONTENTION_SPREAD: Final = 0.3
 #: What is believed of it fades by this with each batch that is looked at, one every five seconds at
 #: most: where more slots brought nothing, they get another chance in about an hour.
 CONTENTION_FADE: Final = 0.9996
-#: A scan that more slots did not cut finer is not expected to be for so many looks, an hour of
-#: batches that are looked at every five seconds: as long as what is shared is remembered.
-UNCUT_LOOKS: Final = 720
+#: A scan that more slots did not cut finer is not expected to be for so many looks, about an hour:
+#: as what is shared is, it is remembered until contention would have faded by its spread.
+_UNCUT_LOOKS: Final = round(CONTENTION_SPREAD / (1.0 - CONTENTION_FADE))
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -85,17 +85,6 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     later: int = 0  # batches; of these together:
     rest: float = 0.0  # logs of what they took over what was foretold
     logs: float = 0.0  # logs of rows a second over those before
-
-    def with_batches_of(self, cut: Trial) -> Trial:
-        """One that goes on where ``cut`` ended: all batches are held against the same before."""
-        return msgspec.structs.replace(
-            self,
-            prior=cut.prior,
-            information=cut.information,
-            lever=cut.lever,
-            score=cut.score,
-            warm=cut.warm,
-        )
 
     def believed(self) -> tuple[float, float]:
         """Contention and its variance by all batches: a Gaussian on what they say together.
@@ -168,7 +157,7 @@ class Work(msgspec.Struct):
         self.slots = sample.work.slots
         kept = self.samples[-(MOST_SAMPLES - 1) :]
         if kept and not self.uncut and _is_not_cut(kept[-1], sample):
-            self.uncut = UNCUT_LOOKS
+            self.uncut = _UNCUT_LOOKS
             kept = [msgspec.structs.replace(one, work=as_cut(one.work)) for one in kept]
         if self.uncut:
             self.uncut -= 1
@@ -224,23 +213,24 @@ class Work(msgspec.Struct):
         first, seconds = None, 0.0
         if self.lost is not None and slots < was:
             first, seconds = (self.lost[1], foretold.seconds(self.lost[0])), self.lost[1]
-        self.trial = Trial(
+        trial = msgspec.structs.replace(
+            cut,
             curve=foretold,
-            contention=cut.contention,
             step=step,
-            variance=cut.variance,
-            slots=cut.slots,
-            before=cut.before,
-            doubt=cut.doubt,
-            reach=cut.reach,
-            prior=(self.contention, self.variance),
             cold=cut.cold or slots > was,
-            alone=cut.alone,
+            seen=0,
             seconds=seconds,
             first=first,
+            later=0,
+            rest=0.0,
+            logs=0.0,
         )
-        if onward:
-            self.trial = self.trial.with_batches_of(cut)
+        if not onward:
+            prior = self.contention, self.variance
+            trial = msgspec.structs.replace(
+                trial, prior=prior, information=0.0, lever=0.0, score=0.0, warm=0.0
+            )
+        self.trial = trial
         return then
 
     def judge(self, rows: int, seconds: float, sigma: float, *, alone: bool = True) -> None:
