@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 #: Where c0 takes this share of the target, no batch near the target holds rows worth the name: it
 #: is out of reach.
 REACH_SHARE: Final = 0.95
-#: The chance of that at which the target is given up.
+#: The chance of that at which the target is given up, and of the contrary at which nothing is in
+#: doubt; and the one at which it is surely lost.
 LOST_CHANCE: Final = 0.9
+SURE_CHANCE: Final = 0.95
 #: While the chance lies between, one batch in so many is of another size: so many times as large,
 #: or, where the target is lost, as small as is worth having.
-PROBE_CHANCES: Final = (0.1, 0.95)
 PROBE_BATCHES: Final = 4
 PROBE_STEP: Final = 1.25
 #: Batches to the first small one where the target is surely lost: a belief that only batches of
@@ -53,7 +54,7 @@ class Reach(msgspec.Struct):
         below, above = cost.by_side(edge)
         self.chance = sum(above)
         self.lost = self.chance > LOST_CHANCE
-        if self.chance < PROBE_CHANCES[1]:
+        if self.chance < SURE_CHANCE:
             self.sure_batches, self.sure_interval = 0, LOST_BATCHES
         if not self.lost:
             self.before_rows = 0.0
@@ -76,9 +77,8 @@ class Reach(msgspec.Struct):
         return PROBE_STEP * rows
 
     def _due(self) -> bool:
-        low, high = PROBE_CHANCES
-        if self.chance < high:
-            return self.chance > low and self.batches % PROBE_BATCHES == 0
+        if self.chance < SURE_CHANCE:
+            return self.chance > 1.0 - LOST_CHANCE and self.batches % PROBE_BATCHES == 0
         self.sure_batches += 1
         if self.sure_batches < self.sure_interval:
             return False
