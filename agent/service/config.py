@@ -270,7 +270,8 @@ class Settings(BaseSettings):
         0.25,
         "A batch is made longer than the target only while one twice as long brings this share "
         "more rows per second; 0.25 is up to three times its fixed cost. Less digests more where "
-        "too much arrives, in longer batches. What only a longer one digests is digested anyway.",
+        "too much arrives, in longer batches. What only a longer one digests is digested anyway. "
+        "Runs that end by themselves take 0.125 at most: no batch of theirs is waited for.",
         gt=0,
         le=1,
     )

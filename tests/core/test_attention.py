@@ -307,7 +307,10 @@ def test_a_silent_driver_is_lost_and_one_that_ended_is_not() -> None:
     assert level_of(world, world.now).level == "failed"
 
 
-def test_a_driver_that_ends_says_nothing_of_what_the_run_before_failed_with() -> None:
+@pytest.mark.parametrize(("driver_ended", "level"), [(True, "lost"), (False, "ended")])
+def test_an_end_says_nothing_of_what_the_run_before_failed_with(
+    driver_ended: bool, level: AttentionLevel
+) -> None:
     world = World()
     world.batches(5)
     world.send(world.driver.terminated("java.lang.OutOfMemoryError: Java heap space"))
@@ -315,9 +318,10 @@ def test_a_driver_that_ends_says_nothing_of_what_the_run_before_failed_with() ->
     world.driver.run_id = "r-2"
     world.driver.time += 5.0
     ended = world.driver.terminated()
-    ended["body"]["driverEnded"] = True
+    ended["body"] |= {"driverEnded": True} if driver_ended else {}
     world.send(world.driver.started(), ended)
-    assert level_of(world, world.now).level == "lost"
+    assert level_of(world, world.now).level == level
+    assert world.view().failure is None
     assert world.view().totals.failures == {"memory": 1}
 
 

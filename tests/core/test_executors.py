@@ -169,6 +169,13 @@ def test_the_trigger_interval_is_time_too() -> None:
     assert need(Load(200.0, 0.0, 60.0), work, curve=curve).slots == 3
 
 
+def test_a_run_that_ends_is_reckoned_by_batches_as_long_as_it_takes() -> None:
+    """Four fifths of their time are rows, and two thirds of others'."""
+    work, curve, waits = plain(driver=12.0), Curve(12.0, 1.0 / PER_SLOT), 600.0 * 150.0
+    assert need(Load(0.0, waits), work, curve=curve).slots == 3
+    assert need(Load(0.0, waits, ends=True), work, curve=curve).slots == 2
+
+
 @pytest.mark.parametrize(("fixed", "slots"), [(9.4, 13), (9.6, 2), (10.4, 2)])
 def test_the_target_is_left_for_executors_where_it_is_for_sizes(fixed: float, slots: int) -> None:
     """From 0.95 of it on batches are longer anyway, and digest it on few."""

@@ -146,7 +146,7 @@ def test_a_fixed_cost_beyond_the_target_leaves_nothing_for_the_next_interval_eit
 def test_a_run_that_ends_takes_a_quarter_longer_than_its_rows_at_most(
     fixed: float, seconds: float, reason: str, waiting: float
 ) -> None:
-    """The run is waited for, no batch: at half the price, five fixed costs each, to the last."""
+    """The run is waited for, no batch: five fixed costs each, also for the last rows of it."""
     curve, policy = Curve(fixed, 1e-5), QueryPolicy(target_seconds=5.0)
     ask = Ask(0.0, waiting_rows=waiting, lost=fixed >= REACH_SHARE * 5.0, ends=True)
     size = size_of(curve, ask, policy)
@@ -329,3 +329,12 @@ def test_the_fewest_stable_rows_are_stable_and_fewer_are_not(
         assert rows >= load * throughput * max(curve.seconds(rows), trigger) * (1 - 1e-6)
         fewer = 0.99 * rows
         assert fewer < load * throughput * max(curve.seconds(fewer), trigger)
+
+
+@pytest.mark.parametrize(("gain", "costs"), [(0.25, 5.0), (0.125, 5.0), (0.05, 11.0)])
+def test_a_run_that_ends_takes_no_shorter_batches_for_a_higher_price(
+    gain: float, costs: float
+) -> None:
+    policy = QueryPolicy(target_seconds=5.0, stretch_gain=gain)
+    size = size_of(Curve(4.0, 1e-5), Ask(0.0, ends=True), policy)
+    assert Curve(4.0, 1e-5).seconds(size.rows) == pytest.approx(4.0 * costs)

@@ -106,13 +106,13 @@ def test_names_and_texts_of_logs_stay_texts(found: Findings) -> None:
     [
         ([20_000, 9000, 8900], [20_000] * 3, "too little seen"),
         # Ten in 2.5 to 7.5 s: twice what they digest comes, and they may well digest as much.
-        (noisy(0), [40_000] * 10, "bound:throughput"),
+        (noisy(0), [40_000] * 10, "floor:stability"),
         (noisy(3), [40_000] * 10, "cannot keep up"),
     ],
 )
 def test_the_chip_says_what_the_advice_says(works: list[int], sizes: list[int], said: str) -> None:
     lines = log(spark(1, works, [2] * len(works)), works, sizes, arriving=20.0)
-    gathering, policy = Gathering(), QueryPolicy(target_seconds=5.0, stretch_gain=0.125)
+    gathering, policy = Gathering(), QueryPolicy(target_seconds=5.0)
     for row in judged([[*made.opening(), *lines]], policy):
         gathering.add(row)
     _, queries = gathering.end()

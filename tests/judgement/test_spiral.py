@@ -122,6 +122,22 @@ def test_the_evidence_says_what_has_changed() -> None:
     assert "arrive as before" not in dearer
 
 
+@pytest.mark.parametrize(("calm", "then", "more"), [(4, 250, "2.5"), (6, 200, "2.0")])
+def test_an_early_alarm_holds_what_arrives_against_what_did_at_first(
+    calm: int, then: int, more: str
+) -> None:
+    state = Spiral()
+    course = plant(
+        lambda _, rows: 2.0 + rows / 130.0, lambda n: 100.0 if n < calm else float(then), 4.0
+    )
+    for batch in islice(course, 60):
+        state.commit(batch)
+        judge(state, Surroundings(120.0, 5.0, 0.0, None, 0.2))
+        if state.spiralling:
+            break
+    assert f"; {more} times as many rows arrive as before" in state.evidence
+
+
 def drawn(
     sigma: float, seed: int, throughput: Callable[[int], float]
 ) -> tuple[int | None, int | None]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import msgspec
 
 from agent.core.decide.reach import REACH_SHARE
-from agent.core.decide.size import stretch_fixed_costs
+from agent.core.decide.size import paying_fixed_costs
 from agent.core.judge.alignment import SKEWED
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Load(msgspec.Struct, frozen=True, gc=False):
     arrival_rows_per_second: float
     waiting_rows: float = 0.0
     trigger_seconds: float = 0.0
+    ends: bool = False  # its run reads what there was as it began: that is waited for, no batch
 
 
 def worth_it(rows_ratio: float, slots: int, more: int) -> bool:
@@ -88,7 +89,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
     cycle = max(policy.target_seconds, load.trigger_seconds)
     fixed = work.curve_at(curve, usable).fixed
     if fixed >= REACH_SHARE * cycle:  # then the target is left, by as much as pays
-        cycle = fixed * stretch_fixed_costs(policy.stretch_gain)
+        cycle = fixed * paying_fixed_costs(policy, ends=load.ends)
 
     def capacity(curve: Curve) -> float:
         return curve.rows_in(cycle) / cycle

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.core.decide.executors import Load, need_of
 from agent.core.decide.limits import capacity_known
+from agent.core.measure.flow import looks_once
 
 if TYPE_CHECKING:
     from agent.core.ended import Ended
@@ -44,6 +45,7 @@ def _renew(query: Query, settings: QueryPolicy, arriving: float | None) -> None:
     slots = math.inf
     if most is not None and query.run.slots_each:
         slots = max(round(most * query.run.slots_each), 1)
-    load = Load(arriving, query.backlog_rows() or 0.0, query.run.trigger_seconds)
+    trigger, ends = query.run.trigger_seconds, looks_once(query)
+    load = Load(arriving, query.backlog_rows() or 0.0, trigger, ends)
     sizing.need = need_of(sizing.cost.curve, sizing.work, load, settings, slots)
     sizing.work.told = True

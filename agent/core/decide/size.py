@@ -47,9 +47,9 @@ MOST_FIXED_COSTS: Final = 20.0
 #: half of the time is spent on rows then, and where a start takes nearly all of the deadline fewer
 #: rows would save next to nothing.
 ROOM_FIXED_COSTS: Final = 2.0
-#: Of the price of a longer batch, where a run reads what there was as it began and ends: its end is
-#: waited for and no batch, so what a longer one brings may be half as much.
-ENDING_PRICE: Final = 0.5
+#: The price of a longer batch, as ``stretch_gain``, where a run reads what there was as it began
+#: and ends: its end is waited for, no batch. Five fixed costs: four fifths of the time for rows.
+ENDING_PRICE: Final = 0.125
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -128,12 +128,13 @@ def patience_seconds(policy: QueryPolicy, trigger_seconds: float) -> float:
     return PATIENCE_TARGETS * max(policy.target_seconds, trigger_seconds)
 
 
-def stretch_fixed_costs(gain: float) -> float:
+def paying_fixed_costs(policy: QueryPolicy, *, ends: bool) -> float:
     """How many fixed costs a batch may take while one twice as long still brings so much more.
 
     Rows per second are ``mu (1 - c0 / t)``; twice the time brings ``1 + gain`` times as many up to
-    ``t = c0 (1 + 2 gain) / (2 gain)``.
+    ``t = c0 (1 + 2 gain) / (2 gain)``. ``ends``: its run does by itself.
     """
+    gain = min(policy.stretch_gain, ENDING_PRICE) if ends else policy.stretch_gain
     return (1.0 + 2.0 * gain) / (2.0 * gain)
 
 
@@ -148,8 +149,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         # Until the next trigger more rows cost no time.
         return max(min(curve.rows_in(costs), best), in_trigger)
 
-    price = policy.stretch_gain * (ENDING_PRICE if ask.ends else 1.0)
-    paying = rows_in(stretch_fixed_costs(price) * fixed)
+    paying = rows_in(paying_fixed_costs(policy, ends=ask.ends) * fixed)
     # As much as c0 may well be: batches of one size do not tell it, larger ones will.
     longest = max(rows_in(MOST_FIXED_COSTS * (fixed + ask.fixed_doubt)), near)
     deadline = deadline_rows(curve, policy, ask.sigma)

@@ -33,7 +33,6 @@ from agent.core.figures import figure
 from agent.core.judge.checkpoint import NEAR_SHARE
 from agent.core.judge.explanations import (
     COMPARABLE,
-    DRIFT,
     FEWEST_BATCHES,
     PARTS,
     explain,
@@ -41,7 +40,6 @@ from agent.core.judge.explanations import (
     variance,
     weights,
 )
-from agent.core.measure.cost import PRIOR_SIGMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,17 +48,21 @@ if TYPE_CHECKING:
 
 #: Batches kept.
 MOST_BATCHES: Final = 32
-#: What is believed of the cost of a batch of usual size before any was seen: fixed part, part by
-#: rows, congestion; mean and deviation.
+#: What a batch weighs against the one after it, and what is believed of the cost of a batch of
+#: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
+FORGETTING: Final = 0.99
 PRIOR: Final = (*PARTS, (0.05, 0.15))
 #: Noise up to this is common; what is beyond takes as much off a foreseen batch, on the log scale:
 #: what is uncertain must not raise an alarm.
 NOISY: Final = 0.25
 #: A square is believed up to so many times the largest batch seen; beyond, its tangent.
 EDGE: Final = 1.5
-#: How likely the explanations of the growth must find it that the deadline is passed.
+#: How likely the explanations of the growth must find it that the deadline is passed, and how far
+#: off on the log scale what they foresee may be, beyond their own doubt.
 CREDIBLE: Final = 0.1
-#: So many times as much as before counts as a change.
+OFF: Final = 0.2
+#: Of the intervals kept, the oldest, which tell what arrived before; what counts as a change.
+OLDEST_SHARE: Final = 3
 CHANGED: Final = 1.3
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
@@ -109,23 +111,20 @@ class Cost(msgspec.Struct):
     slope: float
 
     def learn(self, batch: Batch, sigma: float) -> None:
-        """Takes in one batch; ``sigma`` is the noise of its time.
-
-        Of what earlier ones told as much fades as each part drifts from batch to batch.
-        """
+        """Takes in one batch; ``sigma`` is the noise of its time."""
         x, y = batch.rows / self.rows, batch.seconds / self.seconds
         expected = max(self.fixed + self.slope * x, 0.5 * y, 0.05)
         weight = 1.0 / (sigma * expected) ** 2
-        kept = 1.0 - DRIFT
+        rest = 1.0 - FORGETTING
         a, b = self.precision, self.moment
         square = x * x
         gained = (1.0, x, square, square, square * x, square * square)
         for place in range(6):
-            a[place] = kept * a[place] + DRIFT * _PRECISION[place] + weight * gained[place]
+            a[place] = FORGETTING * a[place] + rest * _PRECISION[place] + weight * gained[place]
         told = weight * y
-        b[0] = kept * b[0] + DRIFT * _MOMENT[0] + told
-        b[1] = kept * b[1] + DRIFT * _MOMENT[1] + told * x
-        b[2] = kept * b[2] + DRIFT * _MOMENT[2] + told * square
+        b[0] = FORGETTING * b[0] + rest * _MOMENT[0] + told
+        b[1] = FORGETTING * b[1] + rest * _MOMENT[1] + told * x
+        b[2] = FORGETTING * b[2] + rest * _MOMENT[2] + told * square
         determinant = a[0] * a[3] - a[1] * a[1]
         self.fixed = (b[0] * a[3] - b[1] * a[1]) / determinant
         self.slope = (a[0] * b[1] - a[1] * b[0]) / determinant
@@ -392,15 +391,14 @@ def _credible(
 
     ``reasons``: (weight, explanation); ``edge_rows``: up to where a square is believed. Asked only
     where the regression foresees it: it learns over many batches and cannot tell a fixed cost that
-    rises, and then stays, from rows that get dearer. Beyond its own doubt each may be as far off as
-    the noise is that is believed of any batch.
+    rises, and then stays, from rows that get dearer.
     """
     likely = 0.0
     for weight, one in reasons:
         cost = partial(one.batch_seconds, most_rows=edge_rows)
         path = ahead(batches[-1], cost, arrival, around, deadline_seconds=deadline_seconds)
         seconds, rows = max(path)
-        off = math.hypot(PRIOR_SIGMA, one.doubt(rows, seconds))
+        off = math.hypot(OFF, one.doubt(rows, seconds))
         away = math.log(seconds / deadline_seconds) / off
         likely += weight * 0.5 * math.erfc(-away / math.sqrt(2.0))
     return likely >= CREDIBLE
@@ -424,7 +422,7 @@ def _since(
     arrival: float,
 ) -> str:
     """What has changed since the oldest batches kept: arrivals, the cost of the same rows, both."""
-    before = _mean(rates[:FEWEST_BATCHES])
+    before = _mean(rates[: max(len(rates) // OLDEST_SHARE, 1)])
     more = arrival / before if before > 0.0 else 1.0
     dearer = sum(
         weight * one.batch_seconds(one.rows, 0, most_rows=one.rows) / one.seconds

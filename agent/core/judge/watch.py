@@ -257,7 +257,7 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         query.watched.failure = view
         lost = query.watched.monitor.fail(view.cause, began=began)
         _count(query, view.cause)
-    elif event.driver_ended and not query.life.terminated:
+    elif not query.life.terminated:
         query.watched.failure = None  # of a run before
     query.life.stopped = not failed and not late and not event.driver_ended
     if lost:
