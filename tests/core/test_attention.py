@@ -85,11 +85,11 @@ CASES: Final[list[tuple[AttentionLevel, dict[str, Any], float | None]]] = [
     ("growing", {"growing": True, "lag_state": "WARN"}, None),  # whatever is foreseen
     ("growing", {"growing": True, "sources": UNLIMITED}, None),
     ("ok", {"growing": True}, None),  # it falls: what waits is being worked off
-    ("late", {"running_seconds": 10.1}, 10.1),
+    ("late", {"running_seconds": 7.6}, 7.6),
     ("late", {"batch_seconds": 7.6}, None),
     ("low", {"pressure": "low"}, None),
     ("ok", {}, None),
-    ("ok", {"running_seconds": 10.0, "batch_seconds": 7.5}, None),
+    ("ok", {"running_seconds": 7.5, "batch_seconds": 7.5}, None),
     ("ok", {"running_seconds": 500.0, "batch_seconds": 500.0, "target_seconds": None}, None),
     ("ok", {"required_capacity_ratio": 1.0}, None),
     ("ok", {"required_capacity_ratio": None, "target_feasible": None}, None),

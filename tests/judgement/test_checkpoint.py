@@ -99,6 +99,17 @@ def test_time_left(age: Any, deadline: Any, foreseen: Any, eta: Any) -> None:
     assert monitor.eta_seconds(age, deadline, foreseen) == eta
 
 
+@pytest.mark.parametrize(("age", "eta"), [(47.9, None), (48.1, 11.9), (70.0, 0.0)])
+def test_where_batches_usually_take_most_of_the_deadline_one_that_is_near_it_counts(
+    age: float, eta: float | None
+) -> None:
+    usual, first = Monitor(), Monitor()
+    usual.complete(0.0, 45.0, {}, None)
+    for monitor in (usual, first):
+        found = monitor.eta_seconds(age, 60.0, None)
+        assert found == (None if eta is None else pytest.approx(eta))
+
+
 def test_a_hung_batch_shows_with_its_age_and_the_time_left() -> None:
     world = World(DEADLINE)
     world.batches(5)

@@ -80,6 +80,30 @@ def test_what_waits_at_one_source_does_not_pass_by_the_limit_of_another() -> Non
     assert set(phases) == {"none"}
 
 
+@pytest.mark.parametrize(("rows", "known"), [(1000, False), (999, True)])
+def test_a_limit_that_was_reached_tells_no_arrivals_where_nobody_tells_what_waits(
+    rows: int, known: bool
+) -> None:
+    """However far the other source is from its own."""
+    world = World(DEADLINE)
+    said = {"unit": "rows", "backlog": None, "control": "advice"}
+    for _ in range(10):
+        event = world.driver.progress(
+            rows + 20_000,
+            5.0,
+            limits=[
+                {**said, "source": 0, "limit": 1000, "configured": 1000},
+                {**said, "source": 1, "limit": 100_000, "configured": 100_000},
+            ],
+            sources=[
+                {"description": "Small", "numInputRows": rows},
+                {"description": "Large", "numInputRows": 20_000},
+            ],
+        )
+        (judged,) = world.send(event).judged
+    assert (judged.spiral.gain is not None) is known
+
+
 @pytest.mark.parametrize("beside", [True, False], ids=["beside", "alone"])
 def test_a_small_limit_left_alone_hides_no_growth_where_nobody_tells_what_waits(
     beside: bool,

@@ -9,7 +9,6 @@ import msgspec
 
 from agent.core.decide.executors import Need, Scaler, bound_of, in_vain, slots_of
 from agent.core.decode.events import Executors
-from agent.core.judge.attention import LATE_RUNNING_TARGETS
 from agent.core.judgement import ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ class ExecutorsOrder(msgspec.Struct, frozen=True):
 #: What the queries of one application need is added up no more often: with n of them that each end
 #: a batch within it, that is n steps and not n times n. Far less than executors take to come.
 TOGETHER_SECONDS: Final = 1.0
+#: A batch is late from so many cycles on, which the last batch tells alone: more than its noise.
+LATE_CYCLES: Final = 2.0
 
 
 class _Cluster(msgspec.Struct):
@@ -137,7 +138,7 @@ class Clusters:
             query.run.trigger_seconds,
             query.batch.seconds or 0.0,
         )
-        return (query.running.seconds or 0.0) > LATE_RUNNING_TARGETS * cycle
+        return (query.running.seconds or 0.0) > LATE_CYCLES * cycle
 
     def see(self, application_id: str, time: float) -> None:
         """After a batch that was looked at: what all queries of its application need together."""

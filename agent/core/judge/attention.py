@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 #: At these nobody need do anything, whatever the figures.
 CALM: Final[frozenset[AttentionLevel]] = frozenset({"low", "ok", "idle", "ended"})
 
-#: A batch that ended counts as late from so many targets on, as does one that has been running.
-#: Half above the target is more than the noise of batches; a batch that still runs is not wholly
-#: known, so it gets more.
+#: A batch counts as late from so many targets on: half above the target is more than the noise of
+#: batches. One that still runs and is so old already ends late, too.
 LATE_TARGETS: Final = 1.5
-LATE_RUNNING_TARGETS: Final = 2.0
 #: The later half of the batches left so much more behind than the earlier one.
 GROWING_FACTOR: Final = 1.25
 #: Doublings beyond this make no difference to anybody, and an infinite figure has to end.
@@ -99,16 +97,17 @@ def _level(view: QueryView, *, growing: bool) -> AttentionLevel:
 
 
 def _runs_late(view: QueryView) -> bool:
-    running, target = view.running_seconds, view.target_seconds
-    return running is not None and target is not None and running > LATE_RUNNING_TARGETS * target
+    return _late(view, view.running_seconds)
 
 
 def _ended_late(view: QueryView) -> bool:
     """The last batch; while the query idles it is long over."""
-    last, target = view.batch_seconds, view.target_seconds
-    if view.state == "idle" or last is None or target is None:
-        return False
-    return last > LATE_TARGETS * target
+    return view.state != "idle" and _late(view, view.batch_seconds)
+
+
+def _late(view: QueryView, seconds: float | None) -> bool:
+    target = view.target_seconds
+    return seconds is not None and target is not None and seconds > LATE_TARGETS * target
 
 
 def _urgency(view: QueryView, level: AttentionLevel) -> int:

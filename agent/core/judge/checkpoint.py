@@ -26,10 +26,8 @@ SAME_AGE: Final = 0.15
 #: A batch so many times as old as batches took is late: on its way to the deadline, where that is
 #: what they usually took; not ended by chance, where it is the longest of them.
 LATE: Final = 1.5
-#: ... or one that has used up this share of the deadline.
-LATE_SHARE: Final = 0.5
-#: From this share of the deadline on a batch is near it, as the alert has it. One that was ended
-#: there was timed out.
+#: From this share of the deadline on a batch is near it, as the alert has it: on its way there
+#: however long batches usually take, and timed out where it was ended.
 NEAR_SHARE: Final = 0.8
 #: Failures of these causes count only once a batch had begun.
 COUNTED_ONCE_BEGUN: Final = ("configuration",)
@@ -117,15 +115,15 @@ class Monitor(msgspec.Struct):
     ) -> float | None:
         """Seconds until a batch passes the deadline, where one is on its way there; else None.
 
-        The running batch, once it is late; else what the spiral's projection foresees, counted
-        from the end of the last batch.
+        The running batch, once it is late or near; else what the spiral's projection foresees,
+        counted from the end of the last batch.
         """
         if deadline_seconds is None:
             return None
         if age_seconds is not None:
             usual = median(self.usual) if self.usual else None
             late = usual is not None and age_seconds > LATE * usual
-            if late or age_seconds > LATE_SHARE * deadline_seconds:
+            if late or age_seconds > NEAR_SHARE * deadline_seconds:
                 return max(0.0, deadline_seconds - age_seconds)
         return foreseen_seconds
 

@@ -37,10 +37,10 @@ FEWEST_BATCHES: Final = 6
 DRIFT: Final = 0.01
 #: What is left after a batch, of a velocity and of what earlier batches said for a reason.
 FADING: Final = 0.9
-#: A batch off by more than so many deviations shows a step rather than drift; and how unlikely a
-#: step is, on the log scale.
+#: A batch off by more than so many deviations shows a step rather than drift. How unlikely a step
+#: is, on the log scale, follows: just there a batch is as likely with one as without.
 STEP_SIGMAS: Final = 3.0
-STEP_PENALTY: Final = 3.0
+_STEP_PENALTY: Final = (STEP_SIGMAS**4 / (1.0 + STEP_SIGMAS**2) - math.log1p(STEP_SIGMAS**2)) / 2.0
 #: A batch so many times larger or smaller than usual tells nothing of the usual ones.
 COMPARABLE: Final = 50.0
 
@@ -94,7 +94,7 @@ class Explanation(msgspec.Struct):
             else:
                 d += step / x**2
             spread += step
-            penalty = STEP_PENALTY
+            penalty = _STEP_PENALTY
         seen_one = a + b * x + c * square
         seen_two = b + d * x + e * square
         seen_three = c + e * x + f * square

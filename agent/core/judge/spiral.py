@@ -70,11 +70,9 @@ HORIZON: Final = 8
 #: share of the time that they are taken to go on.
 RATES: Final = 2
 LASTED: Final = 0.15
-#: From this share of its limit on, a batch may have left rows behind: sources round.
-REACHED: Final = 0.98
-#: Without a deadline, what a batch may not reach: so many targets, so many times the usual.
+#: Without a deadline, what a batch may not reach: so many targets, or so many usual batches where
+#: these take longer.
 DEADLINE_TARGETS: Final = 12.0
-DEADLINE_USUAL: Final = 8.0
 #: How far above their usual level batches must be: more than strong noise does to the median of
 #: three.
 GROWN: Final = 2.0
@@ -91,7 +89,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     time: float  # planned
     seconds: float
     rows: float
-    limit_rows: float | None  # with what its sources without a limit gave it
+    limit_rows: float | None
     backlog_rows: float | None  # left at the source by its planning
     attempts: int = 1
 
@@ -316,7 +314,7 @@ def runs_long(
     rows = around.readable(there, planned_time - last.time)
     if rows <= 0.0:
         return
-    running = Batch(planned_time, age_seconds, rows, around.limit_rows, there - rows)
+    running = Batch(planned_time, age_seconds, rows, None, there - rows)
     cost = msgspec.structs.replace(
         state.cost, precision=list(state.cost.precision), moment=list(state.cost.moment)
     )
@@ -557,7 +555,7 @@ def _lasted(rates: Sequence[tuple[float, float]], arrival: float) -> float:
 def _took_all(batch: Batch) -> bool:
     if batch.backlog_rows is not None:
         return batch.backlog_rows <= 0.0
-    return batch.limit_rows is None or batch.rows < REACHED * batch.limit_rows
+    return batch.limit_rows is None
 
 
 def _level(batches: Sequence[Batch]) -> float:
@@ -587,8 +585,7 @@ def _has_grown(batches: Sequence[Batch]) -> bool:
 
 def _deadline_of_patience(batches: Sequence[Batch], around: Surroundings) -> float:
     """Where nothing is configured or learned: longer than this, and nobody waits."""
-    usual = _usual(batches)
-    return max(DEADLINE_TARGETS * around.target_seconds, DEADLINE_USUAL * usual)
+    return DEADLINE_TARGETS * max(around.target_seconds, _usual(batches))
 
 
 def timed_out(age_seconds: float | None, deadline_seconds: float | None) -> bool:

@@ -138,8 +138,6 @@ def growth(query: Query, ended: Ended) -> None:
     batch, backlog = ended.batch, query.left_rows()
     limits = [source.in_rows(source.batch_limit) for source in query.sources]
     limit_rows = _sum_of_known(limits) if _any_reached(query, limits) else None
-    if limit_rows is not None:
-        limit_rows += sum([source.rows or 0 for source in _free(query, limits)])
     before = query.watched.spiral.batches[-1] if query.watched.spiral.batches else None
     if before is not None and limit_rows == before.limit_rows:
         limit_rows = before.limit_rows  # one number kept, not one for each batch
@@ -209,7 +207,7 @@ def _any_reached(query: Query, limits: list[float | None]) -> bool:
     By each source's own: a small limit makes no difference to the sum of all.
     """
     return any(
-        limit is not None and (source.limited or (source.rows or 0) >= spiral.REACHED * limit)
+        limit is not None and (source.limited or (source.rows or 0) >= limit)
         for source, limit in zip(query.sources, limits, strict=True)
     )
 
