@@ -8,7 +8,6 @@ import pytest
 
 from agent.core.fleet import Fleet
 from agent.core.fleet.saved import part_of_query, query_of
-from agent.core.measure.flow import KNOWN_BATCHES
 from tests.core.test_fleet import KEY, World
 
 #: Of a batch without rows, beside 10,000 rows a second.
@@ -50,7 +49,7 @@ def test_of_runs_of_several_batches_the_first_does_not_count_once_some_are_known
     world = World()
     for number in range(10):
         run(world, number, 50_000, 100_000, 150_000)
-    assert learned(world) == KNOWN_BATCHES + 9 * 2
+    assert learned(world) == 3 + 9 * 2
 
 
 def test_behind_one_without_rows_the_first_that_reads_some_is_the_first() -> None:
@@ -58,7 +57,7 @@ def test_behind_one_without_rows_the_first_that_reads_some_is_the_first() -> Non
     world = World()
     for number in range(10):
         run(world, number, 0, 50_000, 100_000, 150_000)
-    assert learned(world) == KNOWN_BATCHES + 9 * 2
+    assert learned(world) == 3 + 9 * 2
 
 
 def test_a_run_that_broke_off_in_its_second_batch_had_several() -> None:

@@ -44,4 +44,4 @@ def test_where_runs_break_off_it_says_how_few_batches_tell() -> None:
     told = judged([hourly(ends=False)], QueryPolicy(target_seconds=30.0))
     (one,) = of(told, rows.RECOMMENDATIONS)
     assert one["limit_rows"] is None
-    assert one["advice"].startswith(f"of {RUNS} batches 3 tell what one costs, and 5 are needed")
+    assert one["advice"].startswith(f"of {RUNS} batches 2 tell what one costs, and 5 are needed")

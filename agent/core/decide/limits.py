@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 MOST_DECISIONS: Final = 20
-#: Batches learned before a configured limit is touched: Spark's first batch pays for code
-#: generation, JIT and the state store's start.
-LEARN_BATCHES: Final = 2
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -253,7 +250,7 @@ def capacity_known(query: Query) -> bool:
 
     Never where rows are read as they come: such a batch is as long as it was told to be.
     """
-    return query.sizing.cost.batches >= LEARN_BATCHES and not query.run.as_they_come
+    return query.sizing.cost.batches >= measure.KNOWN_BATCHES and not query.run.as_they_come
 
 
 def _note_capacity(query: Query, size: Size, time: float) -> None:

@@ -37,9 +37,10 @@ DURATION_BUCKETS_SECONDS: Final = (
     600.0,
     1800.0,
 )
-#: Once so much is known, the first batch of a run teaches nothing: it pays for code generation,
-#: JIT and the state store's start again. Where runs end with it, that is what a batch costs.
-KNOWN_BATCHES: Final = 3
+#: From so many batches on what one costs is more than a guess: limits are set by it, and the first
+#: batch of a run, which pays for code generation, JIT and the state store's start, teaches nothing
+#: any more. Where runs end with it, that is what a batch costs.
+KNOWN_BATCHES: Final = 2
 
 
 def rest(query: Query, time: float) -> None:
