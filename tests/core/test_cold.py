@@ -215,24 +215,6 @@ def test_what_arrives_is_digested_whatever_a_restart_would_take() -> None:
     assert size.stable_rows > restart_rows(CURVE, policy, 0.0, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("arriving", "pressed", "seconds", "reason"),
-    [
-        (2000.0, False, 4.0, "bound:restart"),  # killed by each start, it would digest nothing
-        (900.0, False, 13.7, "bound:throughput"),  # without the margin a long batch digests it
-        (2000.0, True, 16.0, "bound:deadline"),  # what is not read is deleted
-    ],
-)
-def test_where_nothing_digests_what_arrives_there_is_room_for_a_start(
-    arriving: float, pressed: bool, seconds: float, reason: str
-) -> None:
-    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=20.0)
-    ask = Ask(arriving, waiting_rows=1e6, cold=2.0, pressed=pressed)
-    size = size_of(CURVE, ask, policy)
-    assert size.stable_rows == math.inf
-    assert (CURVE.seconds(size.rows), size.reason) == (pytest.approx(seconds, rel=0.01), reason)
-
-
 def test_noise_has_its_room_once() -> None:
     policy = QueryPolicy(target_seconds=100.0, deadline_seconds=20.0)
     rows = restart_rows(CURVE, policy, 0.2, 1.0)

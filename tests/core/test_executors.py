@@ -169,6 +169,15 @@ def test_the_trigger_interval_is_time_too() -> None:
     assert need(Load(200.0, 0.0, 60.0), work, curve=curve).slots == 3
 
 
+def test_the_target_is_left_no_further_than_the_deadline_allows() -> None:
+    """Batches of 10.4 s hold 0.8 s of rows, which few slots do not digest."""
+    work, curve, load = plain(driver=9.6), Curve(9.6, 1.0 / PER_SLOT), Load(60.0)
+    near = msgspec.structs.replace(POLICY, target_seconds=10.0, deadline_seconds=13.0)
+    far = msgspec.structs.replace(near, deadline_seconds=100.0)
+    found = [need_of(curve, work, load, policy, 1000) for policy in (near, far)]
+    assert [one and one.slots for one in found] == [11, 2]
+
+
 def test_a_run_that_ends_is_reckoned_by_batches_as_long_as_it_takes() -> None:
     """Four fifths of their time are rows, and two thirds of others'."""
     work, curve, waits = plain(driver=12.0), Curve(12.0, 1.0 / PER_SLOT), 600.0 * 150.0

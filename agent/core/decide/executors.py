@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import msgspec
 
 from agent.core.decide.reach import REACH_SHARE
-from agent.core.decide.size import paying_fixed_costs
+from agent.core.decide.size import allowed_seconds, paying_fixed_costs
 from agent.core.judge.alignment import SKEWED
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Load(msgspec.Struct, frozen=True, gc=False):
     waiting_rows: float = 0.0
     trigger_seconds: float = 0.0
     ends: bool = False  # its run reads what there was as it began: that is waited for, no batch
+    sigma: float = 0.0  # noise of a batch's time, for which the deadline leaves room
 
 
 def worth_it(rows_ratio: float, slots: int, more: int) -> bool:
@@ -89,7 +90,8 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
     cycle = max(policy.target_seconds, load.trigger_seconds)
     fixed = work.curve_at(curve, usable).fixed
     if fixed >= REACH_SHARE * cycle:  # then the target is left, by as much as pays
-        cycle = fixed * paying_fixed_costs(policy, ends=load.ends)
+        longer = fixed * paying_fixed_costs(policy, ends=load.ends)
+        cycle = max(cycle, min(longer, allowed_seconds(policy, load.sigma)))
 
     def capacity(curve: Curve) -> float:
         return curve.rows_in(cycle) / cycle

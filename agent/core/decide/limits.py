@@ -180,7 +180,7 @@ def first_batch(
         return
     size, _ = _pooled(query, settings, size, None, beside)
     needs = [None if source.rows is None else float(source.rows) for source in controlled]
-    shares = credit.share(_free(query, size), needs)
+    shares = credit.share(_free(query, size, controlled), needs)
     for source, part in zip(controlled, shares, strict=True):
         before = source.decided_limit if source.decided else source.configured
         most = [before, settings.maximum_limit]
@@ -358,7 +358,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     needs = [_need(query, source) for source in controlled]
     need = None if None in needs else sum(part or 0.0 for part in needs)
     size, owned = _pooled(query, settings, size, need, ended.beside)
-    free = _free(query, size)
+    free = _free(query, size, controlled)
     shares = credit.share(free, needs, _pressing(query, controlled, size, time))
     main, cost, trigger = query.main_source(), query.sizing.cost, query.run.trigger_seconds
     wanted = [
@@ -457,16 +457,17 @@ def _pressing(query: Query, controlled: list[Source], size: Size, time: float) -
     return [seconds * source.pressing_at(time) for source in controlled]
 
 
-def _free(query: Query, size: Size) -> float:
-    """What is left to share out: what sources out of reach take is not ours.
+def _free(query: Query, size: Size, controlled: list[Source]) -> float:
+    """What is left to share out among these: what sources out of reach take is not ours.
 
-    Where they take nearly all, or more, ours have their exclusive credit of the whole beside it:
-    else they would starve for what no limit of theirs could change.
+    Where they take nearly all, or more, ours have their exclusive credit of the whole beside it, as
+    far as the deadline allows: else they would starve for what no limit of theirs could change.
     """
     others, own = _others(query), 0.0
     if others:
         even = size.rows / len(query.sources)
-        own = credit.EXCLUSIVE_SHARE * even * len(query.controlled())
+        own = credit.EXCLUSIVE_SHARE * even * len(controlled)
+        own = min(own, size.deadline_rows - others)
     return min(max(size.rows - others, own, 1.0), float(MOST_LIMIT))
 
 

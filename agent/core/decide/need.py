@@ -45,7 +45,12 @@ def _renew(query: Query, settings: QueryPolicy, arriving: float | None) -> None:
     slots = math.inf
     if most is not None and query.run.slots_each:
         slots = max(round(most * query.run.slots_each), 1)
-    trigger, ends = query.run.trigger_seconds, looks_once(query)
-    load = Load(arriving, query.backlog_rows() or 0.0, trigger, ends)
+    load = Load(
+        arriving,
+        query.backlog_rows() or 0.0,
+        query.run.trigger_seconds,
+        looks_once(query),
+        sizing.cost.cautious_sigma,
+    )
     sizing.need = need_of(sizing.cost.curve, sizing.work, load, settings, slots)
     sizing.work.told = True

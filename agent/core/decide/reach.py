@@ -67,14 +67,11 @@ class Reach(msgspec.Struct):
 
         Asked once for each batch that may be of another size; ``smaller``: than it would be.
         """
-        if self.lost and not smaller:
+        small = LEAST_SHARE * policy.target_seconds / cost.per_row
+        # Where rows cost next to nothing the small batch is none.
+        if (self.lost and not (smaller and small < rows)) or not self._due():
             return None
-        if not self._due():
-            return None
-        if self.lost:
-            small = LEAST_SHARE * policy.target_seconds / cost.per_row
-            return small if small < rows else None  # where rows cost next to nothing it is not
-        return PROBE_STEP * rows
+        return small if self.lost else PROBE_STEP * rows
 
     def _due(self) -> bool:
         if self.chance < SURE_CHANCE:

@@ -156,7 +156,6 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     stable: float | None = None
     ratio: float | None = None
     needed = largest = 0.0
-    digests = 0.0  # the fewest rows of a batch by which what arrives is, where any size does it
     if ask.arrival_rows_per_second is not None:
         needed = ask.arrival_rows_per_second * (1.0 + policy.stability_margin)
         stable = curve.stable_rows(needed, trigger)
@@ -164,12 +163,10 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         bare = curve.stable_rows(barely, trigger)
         if bare <= longest:
             # What some size digests, and no shorter one, is digested whatever it pays.
-            digests = stable if math.isfinite(stable) else bare
             paying = max(paying, bare)
         elif ask.pressed:
             # A row that is deleted unread costs more than any batch: up to all that waits at once.
-            digests = min(bare, best, max(ask.waiting_rows, longest))
-            paying = max(paying, digests)
+            paying = max(paying, min(bare, best, max(ask.waiting_rows, longest)))
         largest = min(deadline, longest)
         cycle = max(curve.seconds(largest), trigger)
         ratio = barely * cycle / largest if largest > 0.0 else None
@@ -201,8 +198,9 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     if deadline < rows:
         rows, reason = deadline, "bound:deadline"
         feasible = feasible and deadline >= near
-    # What arrives is digested all the same, where it can be: a restart may never come.
-    restart = max(restart_rows(curve, policy, ask.sigma, ask.cold), digests)
+    # What arrives is digested all the same: a restart may never come. Where no size does it, room
+    # for one would cost a fixed limit the other hours, and each spike a part of its rows.
+    restart = max(restart_rows(curve, policy, ask.sigma, ask.cold), stable or 0.0)
     if restart < rows:
         rows, reason = restart, "bound:restart"
         feasible = feasible and restart >= near
