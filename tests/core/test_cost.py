@@ -174,6 +174,16 @@ def test_a_noisy_plant_is_averaged_for_longer() -> None:
     assert pulls[1] < 0.7 * pulls[0]
 
 
+def test_the_noise_is_that_of_the_last_25_batches() -> None:
+    cost, sizes = Cost(), [10_000, 11_000, 12_000]
+    for number in range(300):
+        noise = math.exp(0.3 if number % 2 else -0.3)
+        cost.learn(sizes[number % 3], (1.0 + sizes[number % 3] / 5000) * noise)
+    assert cost.sigma == pytest.approx(0.3, rel=0.05)
+    feed(cost, sizes * 8 + sizes[:1], fixed=1.0, throughput=5000)
+    assert cost.sigma == pytest.approx(0.3 * math.exp(-0.5), rel=0.1)  # a third of its square
+
+
 def test_doubt_shrinks_where_batches_are_and_grows_away_from_them() -> None:
     cost = Cost()
     feed(cost, [9000, 10000, 11000] * 10, fixed=1.0, throughput=5000, sigma=0.1)

@@ -70,6 +70,20 @@ def unsure(share: float) -> Covariance:
 SIGMA = 0.2
 
 
+@pytest.mark.parametrize(("sigma", "batches"), [(0.2, 9), (0.3, 18)])
+def test_a_doubling_is_judged_by_as_many_batches_as_their_noise_asks_for(
+    sigma: float, batches: int
+) -> None:
+    """Down, so that none is cold; the first of them pays for the change."""
+    work = learned(sample(2))
+    foretold = work.resized(Curve(0.0, 0.005), 1, SURE, 1e9)
+    judged = 0
+    while work.trial is not None:
+        work.judge(1200, foretold.seconds(1200), sigma)
+        judged += 1
+    assert batches <= judged - 1 <= batches + 2
+
+
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 200), st.floats(0.0, 1.0))
 def test_more_slots_never_make_the_critical_path_shorter(
     seen: int, slots: int, tasks: int, contention: float
