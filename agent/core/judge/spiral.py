@@ -144,7 +144,6 @@ class Spiral(msgspec.Struct):
     cleared: int = 0  # batches in a row that foresee none
     spiralling: bool = False
     replay_timed_out: bool = False  # the batch just committed had been timed out before
-    growth: float | None = None  # of the next batch over this one, as foreseen
     eta_seconds: float | None = None
     eta_batches: int | None = None
     evidence: str = ""
@@ -181,7 +180,7 @@ class Spiral(msgspec.Struct):
     def rest(self) -> None:
         """Nothing waits, and nothing has come for long: what was foreseen does not come."""
         self.cleared, self.spiralling, self.replay_timed_out = 0, False, False
-        self.eta_seconds = self.eta_batches = self.growth = None
+        self.eta_seconds = self.eta_batches = None
 
     def forget_open(self) -> None:
         """What was open was committed after all."""
@@ -283,7 +282,7 @@ def square(cost: Cost, edge_rows: float, doubt: float, factor: float) -> Model:
 
 def judge(state: Spiral, around: Surroundings) -> None:
     """Learns from the batch just committed and looks ahead from it; updates ``state``."""
-    state.eta_seconds = state.eta_batches = state.growth = None
+    state.eta_seconds = state.eta_batches = None
     cost = _learned(state, around.sigma)
     if cost is not None:
         _settle(state, foreseen=_foresees(state, state.batches, cost, around))
@@ -367,7 +366,6 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
             reasons, batches, arrival, around, deadline_seconds=deadline, edge_rows=edge_rows
         ):
             return False
-        state.growth = path[0][0] / batches[-1].seconds
         state.eta_batches, state.eta_seconds = len(path), until + deadline
         gained = arrival * _slope(model, batches[-1].rows)
         state.evidence = _evidence(batches, len(path), deadline, arrival, gained)

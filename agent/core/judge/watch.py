@@ -312,14 +312,6 @@ def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
     return "pressured" if lag in ("WARN", "ERR") else "none"
 
 
-def spiral_gain(query: Query, phase: SpiralPhase) -> float | None:
-    """The loop's gain: of its arrivals, or, where its cost drifts, of one batch over the last."""
-    gain, growth = spiral.gain(query.watched.spiral), query.watched.spiral.growth
-    if phase == "spiralling" and gain is not None and growth is not None:
-        return max(gain, growth)
-    return gain
-
-
 def spiral_evidence(query: Query, phase: SpiralPhase) -> str:
     """One sentence on what shows the phase."""
     state = query.watched.spiral
