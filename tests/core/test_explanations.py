@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,21 @@ def test_what_it_foresees_of_a_batch_is_what_the_plant_takes() -> None:
     foreseen = reason.batch_seconds(rows, 1, most_rows=batches[-1].rows)
     assert foreseen == pytest.approx(fixed_cost_rises(32, rows), rel=0.2)
     assert 0.0 < reason.doubt(rows, foreseen) < 0.3
+
+
+@pytest.mark.parametrize(("deviations", "steps"), [(2.0, False), (2.9, False), (3.1, True)])
+def test_a_batch_more_than_three_deviations_off_is_taken_for_a_step(
+    deviations: float, steps: bool
+) -> None:
+    """The fixed part follows it at once; and just there either reading is as likely."""
+    calm = Explanation("fixed", 100.0, 1.0, (0.3, 0.7, 0.0), (1e-6, 0.0, 0.0, 1e-9, 0.0, 0.0), 0.0)
+    off = deviations * 0.1
+    found = copy(calm)
+    found.learn(Batch(0.0, 1.0 + off, 100.0, None, 0.0), 0.1)
+    moved = (found.state[0] - 0.3) / off
+    assert moved == pytest.approx(0.9 if steps else 0.0, abs=0.02)
+    without = -(deviations**2) / 2.0 - math.log(0.1**2) / 2.0
+    assert found.log_weight == pytest.approx(without, abs=0.3)
 
 
 def test_congestion_is_believed_up_to_a_size_and_goes_on_straight_beyond() -> None:

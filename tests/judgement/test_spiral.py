@@ -103,12 +103,17 @@ def test_a_fixed_cost_that_rises_and_stays_is_no_spiral(goal: float, rise: int) 
     assert alarmed <= 1
 
 
-def driven(arrival: Callable[[int], float], throughput: Callable[[int], float]) -> str:
+def driven(
+    arrival: Callable[[int], float],
+    throughput: Callable[[int], float],
+    deadline: float | None = 300.0,
+    target: float = 5.0,
+) -> str:
     """The evidence of the alarm of a loop without noise, from batch 40 on changed."""
     state = Spiral()
     for batch in islice(plant(lambda n, rows: 2.0 + rows / throughput(n), arrival, 4.0), 200):
         state.commit(batch)
-        judge(state, Surroundings(300.0, 5.0, 0.0, None, 0.05))
+        judge(state, Surroundings(deadline, target, 0.0, None, 0.05))
         if state.spiralling:
             return state.evidence
     raise AssertionError("no alarm")
@@ -136,6 +141,16 @@ def test_an_early_alarm_holds_what_arrives_against_what_did_at_first(
         if state.spiralling:
             break
     assert f"; {more} times as many rows arrive as before" in state.evidence
+
+
+@pytest.mark.parametrize(("target", "said"), [(5.0, "60"), (1.0, "4[89]")])
+def test_without_a_deadline_twelve_targets_or_usual_batches_stand_in_for_it(
+    target: float, said: str
+) -> None:
+    """Batches take 4 s before they grow."""
+    course = (lambda _: 500.0, lambda n: 1000.0 * 0.95 ** max(n - 40, 0))
+    found = driven(*course, deadline=None, target=target)
+    assert re.search(rf" passes the deadline of {said}(\.\d)? s; ", found), found
 
 
 def test_the_gain_is_that_of_the_loop_where_it_runs_away_too() -> None:
