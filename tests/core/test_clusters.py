@@ -239,8 +239,8 @@ def test_no_quiet_time_goes_by_while_a_batch_runs() -> None:
     world.driver.time += 5
     world.heartbeat()
     assert world.view.wanted == 4
-    for _ in range(12):  # a batch of the usual length keeps nothing from going
-        world.heartbeat(running_seconds=6.0)
+    for _ in range(12):  # a batch of less than two targets keeps nothing from going
+        world.heartbeat(running_seconds=19.0)
         world.batch(90.0)
     assert world.view.wanted == 2
 
