@@ -144,7 +144,7 @@ def _spiral_view(query: Query, lag: LagState) -> SpiralView:
     phase = watch.spiral_phase(query, lag)
     return SpiralView(
         phase=phase,
-        gain=spiral.gain(query.watched.spiral),
+        gain=watch.spiral_gain(query, phase),
         replay_amplification=query.watched.spiral.replay_amplification,
         evidence=watch.spiral_evidence(query, phase),
         lead_batches=query.watched.spiral.eta_batches if phase == "spiralling" else None,

@@ -153,7 +153,7 @@ def tasks(listed: object) -> list[Task]:
         if partition is None or duration is None or item.get("status") != "SUCCESS":
             continue
         metrics = item.get("taskMetrics")
-        rows, given = _read(metrics) if isinstance(metrics, dict) else (None, None)
+        rows, size, given = _read(metrics) if isinstance(metrics, dict) else (None, None, None)
         found.append(
             Task(
                 partition,
@@ -161,21 +161,29 @@ def tasks(listed: object) -> list[Task]:
                 str(item.get("host", ""))[:200],
                 duration / 1000.0,
                 rows,
+                size,
                 given,
             )
         )
     return found
 
 
-def _read(metrics: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Rows that a task read, from its input and the shuffle; those of its input alone."""
+def _read(metrics: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """Rows and bytes that a task read, from its input and the shuffle; rows of its input alone."""
+    rows: int | None = None
+    size: int | None = None
     source = metrics.get("inputMetrics")
-    rows = given = _whole(source.get("recordsRead")) if isinstance(source, dict) else None
+    if isinstance(source, dict):
+        rows, size = _whole(source.get("recordsRead")), _whole(source.get("bytesRead"))
+    given = rows
     shuffle = metrics.get("shuffleReadMetrics")
     if isinstance(shuffle, dict):
         more = _whole(shuffle.get("recordsRead"))
         rows = more if rows is None else rows + (more or 0)
-    return rows, given
+        parts = [_whole(shuffle.get(key)) for key in ("localBytesRead", "remoteBytesRead")]
+        if any(part is not None for part in parts):
+            size = (size or 0) + sum(part or 0 for part in parts)
+    return rows, size, given
 
 
 def _batch(job: dict[str, Any]) -> str:

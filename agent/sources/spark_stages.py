@@ -111,12 +111,22 @@ class _TaskInfo(
     host: str = ""
 
 
-class _Input(msgspec.Struct, rename={"rows": "Records Read"}):
+class _Input(msgspec.Struct, rename={"rows": "Records Read", "bytes": "Bytes Read"}):
     rows: int | None = None
+    bytes: int | None = None
 
 
-class _Shuffle(msgspec.Struct, rename={"rows": "Total Records Read"}):
+class _Shuffle(
+    msgspec.Struct,
+    rename={
+        "rows": "Total Records Read",
+        "remote": "Remote Bytes Read",
+        "local": "Local Bytes Read",
+    },
+):
     rows: int | None = None
+    remote: int | None = None
+    local: int | None = None
 
 
 class _Metrics(
@@ -331,15 +341,18 @@ def _task(told: _TaskEnd) -> TaskEnded:
     partition = info.index if info.partition is None or info.partition < 0 else info.partition
     if partition < 0:
         raise ValueError("Task Info: neither Partition ID nor Index")
-    rows = given = None
+    rows = size = given = None
     if told.metrics is not None:
         source, shuffle = told.metrics.input, told.metrics.shuffle
         if source is not None:
-            rows = given = source.rows
+            rows, size = source.rows, source.bytes
+        given = rows
         if shuffle is not None:
             rows = shuffle.rows if rows is None else rows + (shuffle.rows or 0)
+            if shuffle.remote is not None or shuffle.local is not None:
+                size = (size or 0) + (shuffle.remote or 0) + (shuffle.local or 0)
     seconds = max(0, info.finish - info.launch) / 1000.0
-    task = Task(partition, info.executor[:100], info.host[:200], seconds, rows, given)
+    task = Task(partition, info.executor[:100], info.host[:200], seconds, rows, size, given)
     return TaskEnded(told.stage, told.attempt, task)
 
 

@@ -169,20 +169,34 @@ def test_the_trigger_interval_is_time_too() -> None:
     assert need(Load(200.0, 0.0, 60.0), work, curve=curve).slots == 3
 
 
-def test_the_target_is_left_no_further_than_the_deadline_allows() -> None:
-    """Batches of 10.4 s hold 0.8 s of rows, which few slots do not digest."""
-    work, curve, load = plain(driver=9.6), Curve(9.6, 1.0 / PER_SLOT), Load(60.0)
-    near = msgspec.structs.replace(POLICY, target_seconds=10.0, deadline_seconds=13.0)
-    far = msgspec.structs.replace(near, deadline_seconds=100.0)
-    found = [need_of(curve, work, load, policy, 1000) for policy in (near, far)]
-    assert [one and one.slots for one in found] == [11, 2]
+@pytest.mark.parametrize(
+    ("fixed", "deadline", "sigma", "slots"),
+    [
+        (9.6, 13.0, 0.0, 11),  # batches of 10.4 s hold 0.8 s of rows
+        (9.6, 100.0, 0.0, 2),
+        (12.0, 15.0, 0.1, 11),  # hardly longer than an empty one, as sizes are
+        (12.0, 30.0, 0.4, 11),
+        (12.0, 30.0, 0.1, 2),
+    ],
+)
+def test_the_target_is_left_as_far_as_sizes_keep_the_deadline(
+    fixed: float, deadline: float, sigma: float, slots: int
+) -> None:
+    policy = msgspec.structs.replace(POLICY, target_seconds=10.0, deadline_seconds=deadline)
+    curve, load = Curve(fixed, 1.0 / PER_SLOT), Load(60.0, sigma=sigma)
+    found = need_of(curve, plain(driver=fixed), load, policy, 1000)
+    assert found is not None
+    assert found.slots == slots
 
 
-def test_a_run_that_ends_is_reckoned_by_batches_as_long_as_it_takes() -> None:
-    """Four fifths of their time are rows, and two thirds of others'."""
-    work, curve, waits = plain(driver=12.0), Curve(12.0, 1.0 / PER_SLOT), 600.0 * 150.0
-    assert need(Load(0.0, waits), work, curve=curve).slots == 3
-    assert need(Load(0.0, waits, ends=True), work, curve=curve).slots == 2
+@pytest.mark.parametrize("fixed", [8.0, 9.4, 12.0])
+def test_a_run_that_ends_is_reckoned_by_batches_as_long_as_it_takes(fixed: float) -> None:
+    """Four fifths of their time are rows, whatever the target."""
+    waits = 600.0 * 150.0
+    load, curve = Load(0.0, waits, ends=True), Curve(fixed, 1.0 / PER_SLOT)
+    assert need(load, plain(driver=fixed), curve=curve).slots == 2
+    longer = msgspec.structs.replace(load, ends=False)
+    assert need(longer, plain(driver=fixed), curve=curve).slots > 2
 
 
 @pytest.mark.parametrize(("fixed", "slots"), [(9.4, 13), (9.6, 2), (10.4, 2)])

@@ -88,7 +88,7 @@ def hear(stages: Stages, *told: bytes) -> None:
 
 def test_a_task_is_what_the_rest_api_would_tell() -> None:
     assert spark_stages.read(task(3, 1, 400)) == TaskEnded(
-        3, 0, Task(1, "1", "host-1", 0.4, rows=207, input_rows=7)
+        3, 0, Task(1, "1", "host-1", 0.4, rows=207, bytes=35, input_rows=7)
     )
 
 

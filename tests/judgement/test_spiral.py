@@ -153,19 +153,6 @@ def test_without_a_deadline_twelve_targets_or_usual_batches_stand_in_for_it(
     assert re.search(rf" passes the deadline of {said}(\.\d)? s; ", found), found
 
 
-def test_the_gain_is_that_of_the_loop_where_it_runs_away_too() -> None:
-    world, seconds = World(DEADLINE), 3.0
-    for number in range(60):
-        rows = int(500.0 * seconds)
-        seconds = 2.0 + rows / (1000.0 * 0.95 ** max(number - 20, 0))
-        (judged,) = world.send(world.driver.progress(rows, seconds, backlog=0)).judged
-        if judged.spiral.phase == "spiralling":
-            break
-    (query,) = world.fleet._roster
-    assert judged.spiral.phase == "spiralling"
-    assert judged.spiral.gain == gain(query.watched.spiral)
-
-
 def drawn(
     sigma: float, seed: int, throughput: Callable[[int], float]
 ) -> tuple[int | None, int | None]:

@@ -80,7 +80,7 @@ def test_what_waits_at_one_source_does_not_pass_by_the_limit_of_another() -> Non
     assert set(phases) == {"none"}
 
 
-@pytest.mark.parametrize(("rows", "known"), [(1000, False), (999, True)])
+@pytest.mark.parametrize(("rows", "known"), [(1000, False), (985, False), (970, True)])
 def test_a_limit_that_was_reached_tells_no_arrivals_where_nobody_tells_what_waits(
     rows: int, known: bool
 ) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import msgspec
 
 from agent.core.decide.reach import REACH_SHARE
-from agent.core.decide.size import allowed_seconds, paying_fixed_costs
+from agent.core.decide.size import kept_seconds, paying_fixed_costs
 from agent.core.judge.alignment import SKEWED
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
     usable = int(max(min(most, tasks), 1))
     cycle = max(policy.target_seconds, load.trigger_seconds)
     fixed = work.curve_at(curve, usable).fixed
-    if fixed >= REACH_SHARE * cycle:  # then the target is left, by as much as pays
+    if load.ends or fixed >= REACH_SHARE * cycle:  # then the target is left, by as much as pays
         longer = fixed * paying_fixed_costs(policy, ends=load.ends)
-        cycle = max(cycle, min(longer, allowed_seconds(policy, load.sigma)))
+        cycle = max(cycle, min(longer, kept_seconds(fixed, policy, load.sigma)))
 
     def capacity(curve: Curve) -> float:
         return curve.rows_in(cycle) / cycle
@@ -101,7 +101,8 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
 
     def pays(slots: int, more: int, contention: float) -> bool:
         now = at(slots, contention)
-        return now <= 0.0 or worth_it(at(more, contention) / now, slots, more)
+        then = at(more, contention)
+        return worth_it(then / now, slots, more) if now > 0.0 else then > 0.0
 
     best = at(usable)
     bound: Bound = "enough"

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 MOST_DECISIONS: Final = 20
+#: Of its own part a source has this share at least beside those that leave no time: no more than a
+#: two-hundredth of a batch with two sources, and not a row a batch for ever.
+LEAST_LEFT: Final = 0.05
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -460,14 +463,18 @@ def _pressing(query: Query, controlled: list[Source], size: Size, time: float) -
 def _free(query: Query, size: Size, controlled: list[Source]) -> float:
     """What is left to share out among these: what sources out of reach take is not ours.
 
-    Where they take nearly all, or more, ours have their exclusive credit of the whole beside it, as
-    far as the deadline allows: else they would starve for what no limit of theirs could change.
+    Where they take nearly all, or more, ours have of their exclusive credit of the whole what makes
+    batches hardly longer: else they would starve for what no limit of theirs could change.
     """
     others, own = _others(query), 0.0
     if others:
         even = size.rows / len(query.sources)
         own = credit.EXCLUSIVE_SHARE * even * len(controlled)
-        own = min(own, size.deadline_rows - others)
+        # The longer a batch, the more the others bring to the next one: what ours add to its time
+        # comes back, over the share of it that the others leave.
+        taken = others * query.sizing.cost.per_row
+        left = 1.0 - taken / query.batch.seconds if query.batch.seconds else 0.0
+        own *= max(left, LEAST_LEFT)
     return min(max(size.rows - others, own, 1.0), float(MOST_LIMIT))
 
 

@@ -96,8 +96,8 @@ def allowed_seconds(policy: QueryPolicy, sigma: float) -> float:
     return policy.deadline_share * policy.deadline_seconds / math.exp(NOISE_SIGMAS * sigma)
 
 
-def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:
-    """The most rows whose batch keeps the deadline under noise; inf without a deadline.
+def kept_seconds(fixed: float, policy: QueryPolicy, sigma: float) -> float:
+    """What a batch takes at most so that the deadline is kept under noise; inf without a deadline.
 
     Where the fixed cost alone is too long for that, fewer rows save nothing more, and a row a batch
     would starve the query: a batch that is hardly longer than an empty one remains, and one that
@@ -105,10 +105,17 @@ def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:
     """
     if policy.deadline_seconds is None:
         return math.inf
-    hardly = curve.fixed * (1.0 + LEAST_SHARE)
-    if curve.fixed < policy.deadline_seconds:
-        hardly = min(hardly, (curve.fixed + policy.deadline_seconds) / 2.0)
-    return curve.rows_in(max(allowed_seconds(policy, sigma), hardly))
+    hardly = fixed * (1.0 + LEAST_SHARE)
+    if fixed < policy.deadline_seconds:
+        hardly = min(hardly, (fixed + policy.deadline_seconds) / 2.0)
+    return max(allowed_seconds(policy, sigma), hardly)
+
+
+def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:
+    """The most rows whose batch keeps the deadline under noise; inf without a deadline."""
+    if policy.deadline_seconds is None:
+        return math.inf
+    return curve.rows_in(kept_seconds(curve.fixed, policy, sigma))
 
 
 def restart_rows(curve: Curve, policy: QueryPolicy, sigma: float, cold: float) -> float:

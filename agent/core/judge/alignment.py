@@ -37,6 +37,7 @@ class Task(msgspec.Struct, frozen=True):
     host: str
     seconds: float
     rows: int | None = None  # read from its input and from the shuffle
+    bytes: int | None = None
     input_rows: int | None = None  # of these, those read from a source
 
 

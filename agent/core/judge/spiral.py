@@ -70,6 +70,8 @@ HORIZON: Final = 8
 #: share of the time that they are taken to go on.
 RATES: Final = 2
 LASTED: Final = 0.15
+#: From this share of its limit on, a batch may have left rows behind: sources round.
+REACHED: Final = 0.98
 #: Without a deadline, what a batch may not reach: so many targets, or so many usual batches where
 #: these take longer.
 DEADLINE_TARGETS: Final = 12.0
@@ -144,6 +146,7 @@ class Spiral(msgspec.Struct):
     cleared: int = 0  # batches in a row that foresee none
     spiralling: bool = False
     replay_timed_out: bool = False  # the batch just committed had been timed out before
+    growth: float | None = None  # of the next batch over this one, as foreseen
     eta_seconds: float | None = None
     eta_batches: int | None = None
     evidence: str = ""
@@ -180,7 +183,7 @@ class Spiral(msgspec.Struct):
     def rest(self) -> None:
         """Nothing waits, and nothing has come for long: what was foreseen does not come."""
         self.cleared, self.spiralling, self.replay_timed_out = 0, False, False
-        self.eta_seconds = self.eta_batches = None
+        self.eta_seconds = self.eta_batches = self.growth = None
 
     def forget_open(self) -> None:
         """What was open was committed after all."""
@@ -282,7 +285,7 @@ def square(cost: Cost, edge_rows: float, doubt: float, factor: float) -> Model:
 
 def judge(state: Spiral, around: Surroundings) -> None:
     """Learns from the batch just committed and looks ahead from it; updates ``state``."""
-    state.eta_seconds = state.eta_batches = None
+    state.eta_seconds = state.eta_batches = state.growth = None
     cost = _learned(state, around.sigma)
     if cost is not None:
         _settle(state, foreseen=_foresees(state, state.batches, cost, around))
@@ -366,6 +369,7 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
             reasons, batches, arrival, around, deadline_seconds=deadline, edge_rows=edge_rows
         ):
             return False
+        state.growth = path[0][0] / batches[-1].seconds
         state.eta_batches, state.eta_seconds = len(path), until + deadline
         gained = arrival * _slope(model, batches[-1].rows)
         state.evidence = _evidence(batches, len(path), deadline, arrival, gained)

@@ -207,7 +207,7 @@ def _any_reached(query: Query, limits: list[float | None]) -> bool:
     By each source's own: a small limit makes no difference to the sum of all.
     """
     return any(
-        limit is not None and (source.limited or (source.rows or 0) >= limit)
+        limit is not None and (source.limited or (source.rows or 0) >= spiral.REACHED * limit)
         for source, limit in zip(query.sources, limits, strict=True)
     )
 
@@ -310,6 +310,14 @@ def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
     if state.spiralling:
         return "spiralling"
     return "pressured" if lag in ("WARN", "ERR") else "none"
+
+
+def spiral_gain(query: Query, phase: SpiralPhase) -> float | None:
+    """The loop's gain: of its arrivals, or, where its cost drifts, of one batch over the last."""
+    gain, growth = spiral.gain(query.watched.spiral), query.watched.spiral.growth
+    if phase == "spiralling" and gain is not None and growth is not None:
+        return max(gain, growth)
+    return gain
 
 
 def spiral_evidence(query: Query, phase: SpiralPhase) -> str:
