@@ -3,9 +3,10 @@
 ``python -m tests.benchmarks.rollouts [--life 100] [--drivers 4]`` runs one load under Weir twice,
 one after the other: as Weir is, and without its room for a driver that starts. More waits than can
 be read. A probe, as Kubernetes' of liveness, kills the driver whose batch is older than the
-deadline; a rollout kills it in mid-batch, every ``--life`` seconds. A batch's age counts from its
-plan, or from when its driver had begun to stream. Prints of each arm what was killed and committed,
-and of each driver's first batch what it took over the same rows once warm.
+deadline; a rollout kills it in mid-batch, every ``--life`` seconds, the first time after twice as
+long. A batch's age counts from its plan, or from when its driver had begun to stream. Prints of
+each arm what was killed and committed, and of each driver's first batch what it took over the same
+rows once warm.
 """
 
 from __future__ import annotations
@@ -161,13 +162,15 @@ def run(arm: str, life_seconds: float, drivers: int) -> dict[str, Any]:
     current: Driver | None = None
     try:
         with AgentProcess(work, env=settings, prefix=prefix) as agent:
-            for _ in range(drivers):
+            for number in range(drivers):
+                # The first lives twice as long, for batches enough to learn what they cost.
+                life = life_seconds * (1 if number else 2)
                 current = Driver(work, agent.address)
                 ends: float | None = None  # this life, counted from its first stream
                 while True:
                     time.sleep(0.1)
                     if ends is None and current.streams:
-                        ends = time.monotonic() + life_seconds
+                        ends = time.monotonic() + life
                     age = current.age_seconds()
                     if age > DEADLINE_SECONDS:
                         kills.append(newest(work / "ck" / "offsets"))
