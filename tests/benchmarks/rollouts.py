@@ -26,17 +26,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.measure.cold import extra_of
-from tests.service.agents import AgentProcess, environment
+from tests.benchmarks.evidence.job import newest
+from tests.service.agents import ROOT, AgentProcess, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 TARGET_SECONDS: Final = 15.0
 DEADLINE_SECONDS: Final = 30.0
 ROWS_PER_FILE: Final = 20_000
 FILES: Final = 20_000
-#: So many probes in a row must find nothing for a driver that never streams.
+#: A driver that does not stream after so long never does.
 START_SECONDS: Final = 120.0
 #: The agent without the room: what it would do was it not for the driver that may start.
 WITHOUT: Final = """
@@ -83,11 +83,6 @@ def job(work: Path, address: str) -> None:
     )
     (work / "streams").touch()
     query.awaitTermination()
-
-
-def newest(folder: Path) -> int:
-    """The largest batch there; -1 where there is none."""
-    return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=-1)
 
 
 def feed(folder: Path) -> None:
@@ -195,22 +190,23 @@ def batches_of(lines: Iterable[str]) -> list[dict[str, Any]]:
         event = json.loads(line)
         body = event.get("body", {})
         if event.get("type") == "progress" and body.get("numInputRows"):
-            seconds = body["durationMs"]["triggerExecution"] / 1e3
             told.append(
-                {"run": body["runId"], "batch": body["batchId"], "rows": body["numInputRows"]}
-                | {"seconds": seconds}
+                {
+                    "run": body["runId"],
+                    "batch": body["batchId"],
+                    "rows": body["numInputRows"],
+                    "seconds": body["durationMs"]["triggerExecution"] / 1e3,
+                }
             )
     return told
 
 
 def warm(batches: list[dict[str, Any]]) -> tuple[float, float]:
     """Seconds a row, and those of an empty batch, of the later half of each run: least squares."""
-    later = [
-        one
-        for run in {one["run"] for one in batches}
-        for mine in [[one for one in batches if one["run"] == run]]
-        for one in mine[max(len(mine) // 2, 4) :]
-    ]
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for one in batches:
+        runs.setdefault(one["run"], []).append(one)
+    later = [one for mine in runs.values() for one in mine[max(len(mine) // 2, 4) :]]
     if len({one["rows"] for one in later}) < 2:
         return math.nan, math.nan
     slope, fixed = statistics.linear_regression(

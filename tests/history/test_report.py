@@ -112,8 +112,8 @@ def test_names_and_texts_of_logs_stay_texts(found: Findings) -> None:
 )
 def test_the_chip_says_what_the_advice_says(works: list[int], sizes: list[int], said: str) -> None:
     lines = log(spark(1, works, [2] * len(works)), works, sizes, arriving=20.0)
-    gathering, policy = Gathering(), QueryPolicy(target_seconds=5.0)
-    for row in judged([[*made.opening(), *lines]], policy):
+    gathering = Gathering()
+    for row in judged([[*made.opening(), *lines]], QueryPolicy(target_seconds=5.0)):
         gathering.add(row)
     _, queries = gathering.end()
     page = html(Findings(queries, 1, {}, len(works)), outcome())
