@@ -14,7 +14,6 @@ import msgspec
 from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
 from agent.checkpoint.soundness import admitted
 from agent.core.decide.size import allowed_seconds, deadline_rows, restart_rows
-from agent.core.measure.cold import cold_seconds
 from agent.core.measure.cost import NOISE_SIGMAS, PRIOR_SIGMA, Cost, Curve
 from agent.core.policy import QueryPolicy
 
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 
 #: Below this many batches that took something, the fit is worth nothing.
 LEAST_BATCHES: Final = 3
-#: What a driver's first batch takes beside (``agent/core/measure/cold.py``) where no start was seen
-#: and one is sure to come: twice its time and four seconds. Of three queries on a real Spark it was
-#: recorded as 0.2 to 0.9, of NEXMark's 2.
-UNSEEN: Final = 1.0
+#: Of the deadline, what is left for a driver's start (``agent/core/measure/cold.py``) where none
+#: was seen and one is sure to come: it took 2 to 20 s on a real Spark, and more where executors are
+#: long on their way; who restarts a query that is killed wants it through, not fast.
+UNSEEN_SHARE: Final = 0.5
 #: A checkpoint that was copied may have all its times within this; they say nothing of batches.
 COPIED_SECONDS: Final = 0.001
 _OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
@@ -231,13 +230,14 @@ def _within(
     curve: Curve, policy: QueryPolicy, sigma: float, deadline_seconds: float
 ) -> tuple[float, str]:
     """The most of a batch, and what that follows from, so that a reader can do the sum."""
-    rows = min(deadline_rows(curve, policy, sigma), restart_rows(curve, policy, sigma, UNSEEN))
-    seconds = curve.seconds(rows)
-    first = cold_seconds(seconds, UNSEEN)
-    noisy = first * math.exp(NOISE_SIGMAS * sigma)
+    noise = math.exp(NOISE_SIGMAS * sigma)
+    start = UNSEEN_SHARE * deadline_seconds / noise
+    rows = min(deadline_rows(curve, policy, sigma), restart_rows(curve, policy, sigma, start))
+    first = curve.seconds(rows) + start
     said = (
-        f"a batch is meant to take {seconds:.3g} s and, as the first of a driver, {first:.3g} s, "
-        f"which its noise may take to {noisy:.3g} of the {deadline_seconds:g} s"
+        f"a batch is meant to take {curve.seconds(rows):.3g} s and, as the first of a driver, "
+        f"{first:.3g} s, which its noise may take to {noise * first:.3g} of the "
+        f"{deadline_seconds:g} s"
     )
     if curve.rows_in(allowed_seconds(policy, sigma)) < 1:
         said += NOT_ONE

@@ -377,7 +377,7 @@ def limit_for(
         trigger,
         sigma=cost.cautious_sigma,
         lost=lost,
-        cold=query.sizing.cold.expected(cost),
+        start_seconds=query.sizing.cold.expected(cost),
         sure_rows=_known_rows(cost, interval_rows(cost, settings, trigger)),
     )
     size = size_of(cost.curve, ask, settings)

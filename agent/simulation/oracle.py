@@ -11,8 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from agent.core.decide.reach import REACH_SHARE
-from agent.core.decide.size import Ask, allowed_seconds, size_of
-from agent.core.measure.cold import extra_of
+from agent.core.decide.size import Ask, size_of
 from agent.simulation.plant import Arrivals
 
 if TYPE_CHECKING:
@@ -100,15 +99,7 @@ def true_size(
         scenario.noise_sigma,
         lost=curve.fixed >= REACH_SHARE * policy.target_seconds,
         sure_rows=math.inf,
-        cold=_cold(scenario, policy),
+        start_seconds=scenario.cold_start_seconds,
     )
     size = size_of(curve, ask, policy)
     return size.rows, bool(size.feasible)
-
-
-def _cold(scenario: Scenario, policy: QueryPolicy) -> float:
-    """What a driver's first batch takes beside, of one that then keeps the deadline."""
-    most = allowed_seconds(policy, scenario.noise_sigma) / policy.deadline_share
-    if scenario.first_batch_times <= 1.0 or math.isinf(most):
-        return 0.0
-    return extra_of(most / scenario.first_batch_times, most)

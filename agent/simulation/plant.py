@@ -300,7 +300,7 @@ class _Run:
                 seconds += (seconds - driver) * (crew.slower() - 1.0)
             seconds = seconds * factor + self._noise.stall_seconds(len(attempts))
             if self._cold:
-                seconds *= scenario.first_batch_times
+                seconds += scenario.cold_start_seconds
             killed = timeout is not None and seconds > timeout
             if killed and timeout is not None:
                 seconds = timeout

@@ -103,9 +103,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     noise_sigma: float
     batch_timeout_seconds: float | None
     restart_seconds: float
-    #: By which a driver's first batch takes longer, whatever it holds: nothing is compiled yet, and
+    #: That a driver's first batch takes beside, whatever it holds: nothing is compiled yet, and
     #: its caches are empty.
-    first_batch_times: float = 1.0
+    cold_start_seconds: float = 0.0
     #: When the driver is stopped, as for a new version of the job: the batch in hand comes again.
     rollout_seconds: tuple[float, ...] = ()
     executors: Executors | None = None
@@ -167,7 +167,7 @@ class _Reader:
             noise_sigma=self._number("noise_sigma"),
             batch_timeout_seconds=self._optional("batch_timeout_seconds"),
             restart_seconds=self._number("restart_seconds"),
-            first_batch_times=self._first_batch_times(),
+            cold_start_seconds=self._number_or_zero("cold_start_seconds"),
             rollout_seconds=self._rollouts(),
             executors=self._executors(),
             stalls=self._stalls(),
@@ -182,13 +182,6 @@ class _Reader:
                 f"contradicts fixed_cost_seconds: no batch ever ends within {timeout:g} s",
             )
         return scenario
-
-    def _first_batch_times(self) -> float:
-        field = "first_batch_times"
-        times = self._number(field) if field in self._data else 1.0
-        if times < 1.0:
-            self._fail(field, f"a number from 1 is needed, not {times:.10g}")
-        return times
 
     def _rollouts(self) -> tuple[float, ...]:
         field = "rollout_seconds"

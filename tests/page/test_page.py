@@ -229,7 +229,7 @@ def test_where_no_batch_ends_nothing_looks_fine(
         row = open_query(page, name)
         assert "present capacity" not in row.inner_text()
         assert "can be kept" not in row.inner_text()
-        assert "consumed in" not in row.inner_text()
+        assert "caught up in" not in row.inner_text()
         assert "As of the last batch" in row.inner_text()
     assert row.locator(".row .cell-rates .cell-main").inner_text() == "– → –"
     assert "last known: busy" in row.inner_text()

@@ -123,7 +123,7 @@ def test_a_killed_batch_comes_again_with_the_same_rows_and_new_noise():
 def test_the_first_batch_of_a_driver_takes_longer_until_one_is_through():
     trace = run(
         noise_sigma=0,
-        first_batch_times=2,
+        cold_start_seconds=2,
         batch_timeout_seconds=4,
         fixed_cost_seconds=[[0, 1]],
         throughput_rows_per_second=[[0, 10_000], [100, 100_000]],
@@ -133,7 +133,7 @@ def test_the_first_batch_of_a_driver_takes_longer_until_one_is_through():
     assert [(one.seconds, one.killed) for one in attempts[:2]] == [(4, False), (2, False)]
     trace = run(
         noise_sigma=0,
-        first_batch_times=2,
+        cold_start_seconds=2,
         batch_timeout_seconds=3.5,
         throughput_rows_per_second=[[0, 10_000], [100, 100_000]],
         fixed_cost_seconds=[[0, 1]],
@@ -146,14 +146,14 @@ def test_the_first_batch_of_a_driver_takes_longer_until_one_is_through():
     assert all(late[:through])
     assert not any(late[through:])
     assert [one.batch_id for one in attempts[: through + 2]] == [0, 0, 0, 0, 1]
-    assert attempts[through].seconds == pytest.approx(2.2)
+    assert attempts[through].seconds == pytest.approx(3.1)
     assert attempts[through + 1].seconds == pytest.approx(1.1)
 
 
 def test_a_driver_that_is_rolled_out_begins_the_batch_in_hand_again_and_cold():
     trace = run(
         noise_sigma=0,
-        first_batch_times=3,
+        cold_start_seconds=3,
         rollout_seconds=[101, 120, 700],
         initial_backlog_rows=10**6,
         arrival_rows_per_second=[[0, 1000], [400, 0]],
@@ -164,7 +164,7 @@ def test_a_driver_that_is_rolled_out_begins_the_batch_in_hand_again_and_cold():
     assert one.end_seconds == pytest.approx(101)
     assert (two.batch_id, two.rows, two.replayed) == (one.batch_id, one.rows, True)
     assert two.start_seconds == pytest.approx(131)  # 120 is while the driver starts
-    assert two.seconds == pytest.approx(3 * three.seconds)
+    assert two.seconds == pytest.approx(3 + three.seconds)
     assert three.batch_id == one.batch_id + 1
     assert not [a for a in trace.attempts if a.killed and not a.stopped]
     committed = sum(a.rows for a in trace.attempts if not a.killed)
@@ -182,13 +182,13 @@ def test_a_batch_that_a_rollout_ends_is_not_timed_out():
 def test_a_rollout_while_nothing_runs_makes_the_next_batch_cold():
     trace = run(
         noise_sigma=0,
-        first_batch_times=3,
+        cold_start_seconds=3,
         rollout_seconds=[300],
         arrival_rows_per_second=[[0, 1000], [100, 0], [500, 1000]],
     )
     assert not any(one.killed for one in trace.attempts)
     first = next(one for one in trace.attempts if one.start_seconds > 500)
-    assert first.seconds == pytest.approx(3 * (1.2 + first.rows / 10_000))
+    assert first.seconds == pytest.approx(3 + 1.2 + first.rows / 10_000)
 
 
 def test_nothing_arrives_no_batch_runs():

@@ -154,7 +154,7 @@ def test_a_backlog_that_nobody_has_seen_is_marked_and_is_not_said_to_be_fresh() 
     seen = made.view("z", backlog_rows=16_300.0, backlog_seconds=0.0, sources=source)
     guessed = msgspec.structs.replace(seen, backlog_unseen_rows=16_300.0)
     shown = frame(160, 40, of=snapshot([guessed]))
-    assert any("≈ 16.3k rows, consumed in" in line for line in shown)
+    assert any("≈ 16.3k rows, caught up in" in line for line in shown)
     row = next(line for line in shown if " z " in line and "≈ 16.3k" in line)
     assert re.search(r"≈ 16.3k .* – ", row)
     assert not any("0 s behind" in line for line in shown)
@@ -180,7 +180,7 @@ def test_what_is_to_be_typed_and_figures_are_never_cut(width: int) -> None:
     command = ["weir", "release", "orders/to-the-warehouse", "--url", url]
     assert shlex.split(typed.split("\n")[0]) == command
     if width >= 80:
-        assert any("16.3k rows, 4.2 s behind, consumed in 1.7 s" in line for line in shown)
+        assert any("16.3k rows, 4.2 s behind, caught up in 1.7 s" in line for line in shown)
 
 
 def test_where_its_runbook_is_is_never_cut() -> None:
@@ -207,7 +207,7 @@ def test_where_no_batch_ends_nothing_looks_fine() -> None:
     for view in (made.hung(), made.failed()):
         text = "\n".join(frame(120, 40, of=snapshot([view])))
         assert "present capacity" not in text
-        assert "consumed in" not in text
+        assert "caught up in" not in text
         assert "○ orders/enriched (Delta)  last 12k rows" in text or "▲ ForeachBatchSink" in text
         assert re.search(r" (3\.9k|–) → –", text)
         assert "As of the last batch" in text

@@ -29,7 +29,6 @@ from agent.core.decide.step import (
 from agent.core.figures import figure
 from agent.core.judgement import Decision, Mode
 from agent.core.measure import flow as measure
-from agent.core.measure.cold import cold_seconds
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Progress
@@ -286,7 +285,7 @@ def _ask(query: Query, settings: QueryPolicy, arriving: float | None) -> Ask:
         query.sizing.reach.lost,
         aim_above(cost.curve, settings, query.run.trigger_seconds),
         cost.doubt(0.0),
-        cold=query.sizing.cold.expected(cost),
+        start_seconds=query.sizing.cold.expected(cost),
         ends=measure.looks_once(query),
         sure_rows=interval_rows(cost, settings, query.run.trigger_seconds),
     )
@@ -599,7 +598,7 @@ def _explain(query: Query, batch: Progress, size: Size, *, changed: bool) -> str
     ]
     arrival = query.arrival_rows()
     if size.reason == "bound:restart":
-        seconds = cold_seconds(cost.seconds(size.rows) or 0.0, query.sizing.cold.expected(cost))
+        seconds = (cost.seconds(size.rows) or 0.0) + query.sizing.cold.expected(cost)
         parts.append(f"a driver that just started takes {figure(seconds)} s for them")
     if size.reason == "floor:stability" and arrival is not None:
         parts.append(f"{figure(arrival)} rows arrive per second")

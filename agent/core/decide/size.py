@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.measure.cold import warm_within
 from agent.core.measure.cost import NOISE_SIGMAS
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     ends: bool = False  # its run reads what there was as it began: that is waited for, no batch
     sure_rows: float = 0.0  # that surely fit the trigger interval and the deadline
     pressed: bool = False  # what arrives so fast is deleted where it is not read in time
-    cold: float = 0.0  # what a driver's first batch takes beside, see ``measure/cold.py``
+    start_seconds: float = 0.0  # that a driver's first batch takes beside: ``measure/cold.py``
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
@@ -118,16 +117,17 @@ def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:
     return curve.rows_in(kept_seconds(curve.fixed, policy, sigma))
 
 
-def restart_rows(curve: Curve, policy: QueryPolicy, sigma: float, cold: float) -> float:
+def restart_rows(curve: Curve, policy: QueryPolicy, sigma: float, start_seconds: float) -> float:
     """The most rows whose batch would keep the deadline as the first of a driver, too.
 
-    There it takes longer by ``cold``, and keeps not its share but the deadline itself: a share of
-    it is left for that anyway. inf where the start alone takes it: fewer rows help nobody then.
+    There it takes ``start_seconds`` more, and keeps not its share but the deadline itself: a share
+    of it is left for that anyway. inf where not even an empty one would: fewer rows help nobody.
     """
-    if policy.deadline_seconds is None or cold <= 0.0:
+    deadline = policy.deadline_seconds
+    if deadline is None or not 0.0 < start_seconds < deadline - curve.fixed:
         return math.inf
-    room = warm_within(allowed_seconds(policy, sigma) / policy.deadline_share, cold)
-    return curve.rows_in(max(room, ROOM_FIXED_COSTS * curve.fixed)) if room > 0.0 else math.inf
+    room = allowed_seconds(policy, sigma) / policy.deadline_share - start_seconds
+    return curve.rows_in(max(room, ROOM_FIXED_COSTS * curve.fixed))
 
 
 def patience_seconds(policy: QueryPolicy, trigger_seconds: float) -> float:
@@ -207,7 +207,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         feasible = feasible and deadline >= near
     # What arrives is digested all the same: a restart may never come. Where no size does it, room
     # for one would cost a fixed limit the other hours, and each spike a part of its rows.
-    restart = max(restart_rows(curve, policy, ask.sigma, ask.cold), stable or 0.0)
+    restart = max(restart_rows(curve, policy, ask.sigma, ask.start_seconds), stable or 0.0)
     if restart < rows:
         rows, reason = restart, "bound:restart"
         feasible = feasible and restart >= near

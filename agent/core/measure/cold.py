@@ -6,7 +6,10 @@ earlier run planned: no limit makes it smaller. What a warm driver ends in time 
 it is killed, and the next driver is as cold. So there must be room for that when it is planned.
 
 Each run's first batch that read rows is held against what is believed of batches of its size: with
-the batches after it, which say so where not the start was slow but the query is slower now.
+the batches after it, which say so where not the start was slow but the query is slower now. What is
+left are the seconds of a start. They do not grow with the batch, as classes are loaded, executors
+come and most code is compiled in the first seconds of work: on Spark 4.2, with a warm batch of 1.0,
+2.7, 5.5 and 13.2 s, they were 20.0, 20.4, 17.3 and 21.5 (``tests/benchmarks/cold_starts.py``).
 """
 
 from __future__ import annotations
@@ -21,10 +24,6 @@ from agent.core.measure.cost import NOISE_SIGMAS
 if TYPE_CHECKING:
     from agent.core.measure.cost import Cost
 
-#: A start takes some seconds whatever the batch, for classes and code, and makes the batch itself
-#: slower, as no code is compiled. Both are as much in a warm batch of so many seconds: four queries
-#: of NEXMark on a standalone cluster (Spark 4.2) took 8 s and, of each second, 2 more.
-EVEN_SECONDS: Final = 4.0
 #: Batches behind the belief before a first batch is held against it: of fewer the fixed cost is
 #: still a guess, and those of a new driver are half cold themselves.
 SURE_BATCHES: Final = 8
@@ -42,7 +41,7 @@ FADE: Final = 0.8
 class Cold(msgspec.Struct):
     """What first batches showed; plain numbers, so that it can be saved."""
 
-    extra: float = 0.0  # of a first batch, see ``extra_of``: the most of late
+    start_seconds: float = 0.0  # that a first batch takes beside: the most of late
     run_id: str = ""  # whose first batch was seen last
     application_id: str = ""  # and in which; another one is a driver that is cold
     anew: bool = False  # whether that run was the first in its application
@@ -70,13 +69,13 @@ class Cold(msgspec.Struct):
         """Holds the first batch against what is believed now, for good."""
         if self.rows:
             # A query that starts again in a driver that is warm says nothing of cold ones.
-            before = FADE * self.extra if self.anew else self.extra
-            self.extra = max(self._told(cost) or 0.0, before)
+            before = FADE * self.start_seconds if self.anew else self.start_seconds
+            self.start_seconds = max(self._told(cost) or 0.0, before)
         self.rows = self.seconds = 0.0
 
     def expected(self, cost: Cost) -> float:
-        """What the next driver's first batch may well take beside, see ``extra_of``."""
-        return max(self.extra, self._told(cost) or 0.0)
+        """The seconds that the next driver's first batch may well take beside."""
+        return max(self.start_seconds, self._told(cost) or 0.0)
 
     def _told(self, cost: Cost) -> float | None:
         """What the first batch shows; None where there is none, or nothing to hold it against."""
@@ -86,22 +85,4 @@ class Cold(msgspec.Struct):
         warm = cost.seconds(self.rows) or 0.0
         if self.seconds <= warm * math.exp(NOISE_SIGMAS * cost.cautious_sigma):
             return 0.0
-        return extra_of(warm, self.seconds)
-
-
-def extra_of(warm_seconds: float, cold_seconds: float) -> float:
-    """What a first batch takes beside, for each second of a warm one and of those of a start."""
-    return max(cold_seconds - warm_seconds, 0.0) / (warm_seconds + EVEN_SECONDS)
-
-
-def cold_seconds(warm_seconds: float, extra: float) -> float:
-    """What a batch takes as the first of a driver."""
-    return warm_seconds + extra * (warm_seconds + EVEN_SECONDS)
-
-
-def warm_within(cold_seconds: float, extra: float) -> float:
-    """What a warm batch may take so that, as a driver's first, it takes no longer than so long.
-
-    Below 0 where the start alone does.
-    """
-    return (cold_seconds - extra * EVEN_SECONDS) / (1.0 + extra)
+        return self.seconds - warm

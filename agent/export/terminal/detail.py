@@ -316,7 +316,7 @@ def _plots(entry: Entry, width: int, tall: int) -> list[Text]:
         backlog.append(f", {duration(view.backlog_seconds)} behind")
     consumed = not entry.level.still and view.estimated_time_to_consume_seconds
     if consumed and view.backlog_rows:
-        backlog.append(f", consumed in {duration(view.estimated_time_to_consume_seconds)}")
+        backlog.append(f", caught up in {duration(view.estimated_time_to_consume_seconds)}")
     unit = view.limit.unit or "rows"
     steps: list[float | None] = [point.limit for point in view.history]
     if view.up:

@@ -215,6 +215,18 @@ class World:
             one.end - one.begin for one in batches if one.begin > begun and one.rows > FULL * rows
         ]
 
+    def start(self, query: str, rows: int, count: int) -> list[dict[str, Any]]:
+        """Spark's progress of the first batches of a new driver, each of so many rows.
+
+        All that they read is there before the first of them. Raises BrokenError.
+        """
+        run = Run(query, "", "start", 0, 0.0, 0, rows, limit_rows=rows)
+        parcel = Packer(generator_of(query, 0).endless())(count * rows)
+        with _Course(self, run, lambda _: parcel) as course:
+            course.lump(count * rows)
+            course.stop()
+            return of_event_log(course.folder / "events")[0]
+
     def run(self, run: Run) -> Record:
         """All of it. Raises BrokenError."""
         lumps = warm_up_lumps(run.target_rows)

@@ -285,7 +285,7 @@ function backlogPlot(view, points, span, hover, levelName) {
     top,
     format: count,
     hover,
-    legend: !level(levelName).still && isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `consumed in ${duration(view.estimated_time_to_consume_seconds)}` : null,
+    legend: !level(levelName).still && isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `caught up in ${duration(view.estimated_time_to_consume_seconds)}` : null,
     marks: (x, y) => [h("path", { class: "area", d: areaPath(pairs, x, y) }), h("path", { class: "line", d: linePath(pairs, x, y) })],
   });
 }
