@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tests.benchmarks.evidence.record import Record
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
-#: Above this the machine did something else when a run began, and its times are worth less.
+#: Above this share of the machine other work was done when a run began, or while it ran, and its
+#: times are worth less.
 BUSY_SHARE: Final = 0.1
 #: As configured once more, with the same rows: what lies between is noise (A/A). In no table.
 AGAIN: Final = "again"
@@ -99,7 +100,7 @@ COLUMNS: Final = (
 #: What each part of a run took, in cores busy; None in runs from before that was kept.
 CORES: Final = ("query_cores", "broker_cores", "feeder_cores", "weir_cores")
 #: What runs from before it was kept do not have: of the cores, over so many seconds.
-OPTIONAL: Final = (*CORES, "over_seconds", "full_batch_seconds")
+OPTIONAL: Final = (*CORES, "other_cores", "over_seconds", "full_batch_seconds")
 #: Of some series the column stands without figures, as nothing is known there.
 NOT_ALWAYS_KEPT: Final = ("processor_seconds", "full_batch_seconds")
 
@@ -133,7 +134,10 @@ def row_of(record: Record, figures: Figures, series: str) -> Row:
             "results_rows": record.results["rows"],
             "results_sha256": record.results["sha256"][:16],
         }
-        | {name: record.end.get("cores", {}).get(name.removesuffix("_cores")) for name in CORES}
+        | {
+            name: record.end.get("cores", {}).get(name.removesuffix("_cores"))
+            for name in (*CORES, "other_cores")
+        }
         | {"over_seconds": round(record.end["over"] - record.end["begun"], 3)}
     )
 
@@ -705,7 +709,10 @@ as they came and went. `evidence.csv` beside this page has a line for each.
 def _machine(rows: Sequence[Row]) -> str:
     """What ran where: machines and settings, each with its series."""
     series = sorted({row["series"] for row in rows})
-    busy = sum(row["busy_share"] > BUSY_SHARE for row in rows)
+    busy = sum(
+        max(row["busy_share"], (row["other_cores"] or 0.0) / row["cores"]) > BUSY_SHARE
+        for row in rows
+    )
     on: dict[str, set[str]] = {}
     for row in rows:
         kind = "a virtual machine" if row["virtual"] else "a machine"
@@ -725,8 +732,9 @@ def _machine(rows: Sequence[Row]) -> str:
         told += f" On {where}{which}."
     if busy:
         told += (
-            f" **{busy} of the runs began while the machine did other work as well**: their times "
-            "are for comparing within a seed only."
+            f" **In {busy} of the runs the machine did other work as well**, by more than "
+            f"{BUSY_SHARE:.0%} of it, as they began or, where that was kept, while they ran: their "
+            "times are for comparing within a seed only."
         )
     return told + "\n"
 

@@ -245,7 +245,7 @@ class World:
                 course.lump(lump)
             if run.agent is not None:
                 course.agent_acts()
-            worked = course.cpu_seconds()
+            worked, busy = course.cpu_seconds(), busy_seconds()
             begun = time.time()
             timer = threading.Timer(restart_seconds, course.restart)
             timer.start()
@@ -262,6 +262,8 @@ class World:
                 who: round((seconds - worked[who]) / (over - begun), 4)
                 for who, seconds in course.cpu_seconds().items()
             }
+            taken = (busy_seconds() - busy) / (over - begun)
+            cores["other"] = round(max(taken - sum(cores.values()), 0.0), 4)
             told = course.stop()
             progress, executors = of_event_log(course.folder / "events")
             results = course.results()
@@ -564,6 +566,13 @@ def cpu_seconds(pid: int) -> float:
             times = one.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+def busy_seconds() -> float:
+    """Of this machine's processors, since it started; with what its host gave to others."""
+    times = psutil.cpu_times()
+    kinds = ("user", "nice", "system", "irq", "softirq", "steal")
+    return float(sum(getattr(times, kind, 0.0) for kind in kinds))
 
 
 def sum_of(metrics: dict[str, float], name: str) -> float:
