@@ -23,6 +23,8 @@ BACKOFF_BASE_SECONDS: Final = 0.5
 #: Well below a grant's life, so that a restarted agent renews grants before they end.
 BACKOFF_LARGEST_SECONDS: Final = 10.0
 _ENVELOPE_BYTES: Final = 64 * 1024  # kept free for what stands around the events
+#: Not ``random.random``: a job that has seeded that is to draw the numbers that it draws alone.
+_DRAWN: Final = random.SystemRandom()
 LARGEST_EVENT_BYTES: Final = MAX_REQUEST_BYTES - _ENVELOPE_BYTES
 
 
@@ -88,7 +90,7 @@ class Sender:
         on_failure: Callable[[], None],
         without_agent: Callable[[], str],
         complaints: Complaints,
-        draw: Callable[[], float] = random.random,
+        draw: Callable[[], float] = _DRAWN.random,
     ) -> None:
         self._outbox = outbox
         self._channel = channel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import socket
 import threading
 import time
@@ -469,6 +470,28 @@ def test_large_queues_go_in_requests_within_the_contracts_bounds(agent: FakeAgen
     agent.wait(lambda a: len(a.events) == 1000)
     driver.sender.stop(1.0)
     assert max(len(request["events"]) for request in agent.requests) <= 500
+
+
+def test_a_pause_takes_no_number_that_the_job_would_draw() -> None:
+    """A job that seeds ``random`` draws the same ones whether an agent answers or not."""
+    driver = Driver("http://127.0.0.1:9")
+    sender = Sender(
+        driver.outbox,
+        Channel("http://127.0.0.1:9", timeout_seconds=1.0),
+        agent_url="http://127.0.0.1:9",
+        prompt_seconds=1.0,
+        head=lambda: HEAD,
+        on_reply=driver.replies.append,
+        on_failure=driver._failed,
+        without_agent=lambda: "it keeps its configured limits",
+        complaints=Complaints(),
+    )
+    driver.put()
+    random.seed(1)
+    before = random.getstate()
+    pauses = {sender.step() for _ in range(3)}
+    assert driver.failures == len(pauses) == 3, "each was drawn"
+    assert random.getstate() == before
 
 
 def test_backoff_grows_to_its_ceiling_with_full_jitter() -> None:
