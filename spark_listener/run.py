@@ -382,6 +382,21 @@ class _Seen:
 
         hooked.weir_hook = True  # type: ignore[attr-defined]
         self._method, self._hook, self._hooked = method, hook, hooked
+        # A test that puts a mock in its place asks what the class itself holds: for all that looks
+        # at it without taking it, it is the function.
+        functools.update_wrapper(self, method)
+
+    @property  # type: ignore[misc]  # as a class of one's own may have it
+    def __class__(self) -> Any:
+        return types.FunctionType
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_method":  # it is being made, or copied
+            raise AttributeError(name)
+        return getattr(self._method, name)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._hooked(*arguments, **options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:

@@ -667,6 +667,39 @@ def test_a_session_is_attached_with_its_first_query_however_it_came_to_be(
     assert attached == [made, further, wrapped]
 
 
+#: What tests of a job do with the method that starts a query, and inspection of a class.
+MOCKED = """
+import inspect, sys, types
+from unittest import mock
+sys.path.insert(0, sys.argv[1])
+from pyspark.sql.streaming import DataStreamWriter
+before = vars(DataStreamWriter)["start"]
+made = mock.create_autospec(DataStreamWriter)(None)
+made.start.return_value = made.toTable.return_value = "mocked"
+print(made.start(), made.toTable())
+for how in ({"autospec": True}, {}):
+    with mock.patch.object(DataStreamWriter, "start", return_value="mocked", **how) as start:
+        print(DataStreamWriter(None).start(), start.call_count)
+        try:
+            print(DataStreamWriter(None).start("a", "b", "c"))
+        except TypeError as error:
+            print(error)
+print(vars(DataStreamWriter)["start"] is before, DataStreamWriter(None).start())
+print(before(DataStreamWriter(None)), inspect.signature(before))
+print(isinstance(before, types.FunctionType))
+print([kind[:3] for kind in inspect.classify_class_attrs(DataStreamWriter) if "start" in kind[0]])
+print(before.__name__, before.__qualname__, before.__code__.co_name, before.__defaults__)
+"""
+
+
+def test_a_test_of_a_job_puts_a_mock_in_the_place_of_what_starts_a_query(tmp_path: Path) -> None:
+    path = job(tmp_path, MOCKED)
+    plain = as_python_does(path, a_pyspark(tmp_path))
+    ours = weir_run(path, a_pyspark(tmp_path))
+    assert (ours.returncode, ours.stdout, ours.stderr) == (0, plain.stdout, "")
+    assert ours.stdout.startswith("mocked")
+
+
 def test_a_query_does_not_start_while_another_thread_still_attaches_its_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
