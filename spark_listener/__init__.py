@@ -6,11 +6,10 @@ attach(spark)
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final, Union
 
-from spark_listener.handlers import WhileOursRuns, leave_to_the_job
+from spark_listener.handlers import WhileOursRuns, leave_to_the_job, warn
 
 __version__: Final = "0.1.0"
 __all__ = ["__version__", "attach", "detach"]
@@ -42,7 +41,7 @@ def attach(spark: Any = None, **settings: Any) -> Union[Attachment, Off]:  # noq
     """Watches and steers the streaming queries of a session; see ``docs/driver.md``."""
     reason = why_off()
     if reason:
-        logging.getLogger("weir").warning("weir is off: %s", reason)
+        warn("weir is off: %s", reason)
         return Off(reason)
     from spark_listener.attachment import attach as attach_session
 

@@ -192,9 +192,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     told = logging.StreamHandler(sys.stderr)
     told.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    LOGGER.addHandler(told)
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False
+    LOGGER.logger.addHandler(told)
+    LOGGER.logger.setLevel(logging.INFO)
+    LOGGER.logger.propagate = False
     # py4j writes tracebacks of each call through a door that closes, by the root logger too.
     logging.getLogger().setLevel(logging.CRITICAL)
     logging.getLogger("py4j").propagate = False

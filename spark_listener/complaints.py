@@ -5,14 +5,41 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from spark_listener.handlers import leave_to_the_job
 from spark_listener.redact import LONGEST_TEXT, redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LOGGER: Final = logging.getLogger("weir")
+
+class Log:
+    """A logger that raises nothing: its handlers and filters are the job's, and one may raise."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self.logger = logger
+
+    def debug(self, message: str, *arguments: object, exc_info: Any = None) -> None:
+        """As ``logging.Logger.debug``."""
+        self._say(logging.DEBUG, message, *arguments, exc_info=exc_info)
+
+    def info(self, message: str, *arguments: object) -> None:
+        """As ``logging.Logger.info``."""
+        self._say(logging.INFO, message, *arguments)
+
+    def warning(self, message: str, *arguments: object) -> None:
+        """As ``logging.Logger.warning``."""
+        self._say(logging.WARNING, message, *arguments)
+
+    def _say(self, level: int, message: str, *arguments: object, exc_info: Any = None) -> None:
+        try:
+            self.logger.log(level, message, *arguments, exc_info=exc_info)
+        except Exception as error:
+            leave_to_the_job(error)
+
+
+LOGGER: Final = Log(logging.getLogger("weir"))
 REPEAT_SECONDS: Final = 600.0
 _MOST_KINDS: Final = 1000  # kinds may name a run, and a driver may live for months
 
@@ -25,11 +52,11 @@ class Complaints:
         *,
         repeat_seconds: float = REPEAT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
-        logger: logging.Logger = LOGGER,
+        logger: logging.Logger = LOGGER.logger,
     ) -> None:
         self._repeat_seconds = repeat_seconds
         self._clock = clock
-        self._logger = logger
+        self._logger = Log(logger)
         self._lock = threading.RLock()  # a signal's handler may come in between, and attach too
         self._said: dict[str, tuple[float, int]] = {}  # kind -> (last time, unsaid since)
         self._over: Callable[[], bool] = lambda: False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import signal
 import sys
 import threading
@@ -90,6 +91,12 @@ def errors_of_ours_suppressed() -> Iterator[None]:
         yield
     except Exception as error:
         leave_to_the_job(error)
+
+
+def warn(message: str, *arguments: object) -> None:
+    """Says it by the logger ``weir``, of whose handlers and filters the job may have made some."""
+    with WhileOursRuns(), errors_of_ours_suppressed():
+        logging.getLogger("weir").warning(message, *arguments)
 
 
 def _on_the_main_thread() -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-import logging
 import os
 import sys
 import types
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zipimport import zipimporter
 
 from spark_listener import __version__, why_off
-from spark_listener.handlers import BoundedLock, WhileOursRuns, leave_to_the_job
+from spark_listener.handlers import BoundedLock, WhileOursRuns, leave_to_the_job, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -240,7 +239,7 @@ def install_hooks() -> None:
     PySpark is the job's to import, which may say first where it is: hooks come in with that.
     """
     if reason := why_off():
-        _warn(reason)
+        warn("weir is off: %s", reason)
         return
     from spark_listener import attachment
 
@@ -274,10 +273,6 @@ def install_hooks() -> None:
             "pyspark.sql.connect.streaming.readwriter": before_starts(say_where),
         }
     ).begin()
-
-
-def _warn(reason: str) -> None:
-    logging.getLogger("weir").warning("weir is off: %s", reason)
 
 
 #: Python's own: what is set on one is what importing calls. Another's may hand it to one it wraps.
@@ -356,7 +351,8 @@ class _AtImport:
     def _give_up(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            _warn(f"it finds no hold in PySpark: {type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            warn("weir is off: it finds no hold in PySpark: %s", why)
 
 
 def _before(owner: Any, name: str, hook: Callable[[Any], object]) -> None:

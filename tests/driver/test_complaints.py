@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,16 @@ def test_a_handler_that_comes_in_between_may_complain_too() -> None:
     warns.start()
     warns.join(10)
     assert not warns.is_alive()
+
+
+def test_a_log_that_raises_ends_nothing_that_complains() -> None:
+    """Handlers and filters are the job's: a thread of ours would be over by one that raises."""
+    logger = logging.getLogger("weir.raises")
+    logger.addFilter(lambda _: 1 // 0 > 0)
+    complaints = Complaints(logger=logger)
+    assert complaints.warn("token", "once")
+    complaints.error("looking", ValueError("a"))
+    assert complaints.total == 2
 
 
 def test_what_java_threw_is_named_and_its_stack_is_not(caplog: pytest.LogCaptureFixture) -> None:

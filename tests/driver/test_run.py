@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import spark_listener
 from spark_listener import attachment, run
 
 if TYPE_CHECKING:
@@ -698,6 +701,31 @@ def test_a_test_of_a_job_puts_a_mock_in_the_place_of_what_starts_a_query(tmp_pat
     ours = weir_run(path, a_pyspark(tmp_path))
     assert (ours.returncode, ours.stdout, ours.stderr) == (0, plain.stdout, "")
     assert ours.stdout.startswith("mocked")
+
+
+class Raises(logging.Handler):
+    """As of a job that takes each warning for an error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise RuntimeError(record.getMessage())
+
+
+def test_nothing_that_a_handler_of_the_jobs_log_raises_comes_out_of_weir(tmp_path: Path) -> None:
+    logger, raises = logging.getLogger("weir"), Raises()
+    logger.addHandler(raises)
+    try:
+        assert not spark_listener.attach(object()).active
+        spark_listener.detach(object())
+    finally:
+        logger.removeHandler(raises)
+    place = a_pyspark(tmp_path, **{"sql/streaming": "DataStreamWriter = None\n"})
+    path = job(
+        tmp_path,
+        f"import logging, sys\nsys.path.insert(0, {place!r})\n{inspect.getsource(Raises)}"
+        "logging.getLogger().addHandler(Raises())\nimport pyspark.sql.streaming\nprint('there')\n",
+    )
+    done = weir_run(path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "there\n", "")
 
 
 def test_a_query_does_not_start_while_another_thread_still_attaches_its_session(
