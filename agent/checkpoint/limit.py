@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from agent.checkpoint.layout import SourceInfo
     from agent.checkpoint.watched import Watched
 
+#: A limit is held to so many times the largest batch seen: what larger ones take is a guess, and
+#: one that is killed is killed again.
+MOST_TIMES: Final = 4
 #: Below this many batches that took something, the fit is worth nothing.
 LEAST_BATCHES: Final = 3
 #: Of the deadline, what is left for a driver's start (``agent/core/measure/cold.py``) where none
 #: was seen and one is sure to come: it took 2 to 20 s on a real Spark, and more where executors are
 #: long on their way; who restarts a query that is killed wants it through, not fast.
 UNSEEN_SHARE: Final = 0.5
-#: A checkpoint that was copied may have all its times within this; they say nothing of batches.
-COPIED_SECONDS: Final = 0.001
 _OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
 #: Spark's name of Trigger.Once, which takes all there is (``SingleBatchExecutor``).
 _ONCE: Final = "OneTimeTrigger"
@@ -84,7 +85,7 @@ def observe(checkpoint: Checkpoint, folder: Folder, source: int) -> list[Observa
         if following is not None and following.modified < committed.modified:
             continue  # copied: Spark plans a batch after the commit of the one before
         seconds = committed.modified - planned.modified
-        if seconds > COPIED_SECONDS:
+        if seconds > 0.0:  # a checkpoint that was copied may have one time throughout
             found.append(Observation(batch_id=batch_id, amount=amount, seconds=seconds))
     return found
 
@@ -220,9 +221,9 @@ def _limit(
     limit = max(int(most / shared_by), 1)
     largest = max(one.amount for one in seen)
     detail = f"{model}; {meant}"
-    if limit > 4 * largest:
-        limit = 4 * largest
-        detail += f"; held to 4 times the largest batch seen ({largest:,})"
+    if limit > MOST_TIMES * largest:
+        limit = MOST_TIMES * largest
+        detail += f"; held to {MOST_TIMES} times the largest batch seen ({largest:,})"
     return limit, "checkpoint", detail
 
 

@@ -1,4 +1,4 @@
-"""Halves each number of the core's judgement and says which test misses it.
+"""Halves each number of the judgement and says which test misses it.
 
     python -m tests.benchmarks.numbers [cost] [size] [spiral] ...
 
@@ -45,7 +45,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("spiral", "explanations", "checkpoint", "watch", "tell"), _OF_SPIRALS),
     **dict.fromkeys(("executors", "work"), _OF_EXECUTORS),
     **dict.fromkeys(("alignment", "lag_state", "worth"), ("tests/judgement", "tests/core")),
-    "pool": ("tests/core/test_pool.py", "tests/simulation"),
+    "pool": ("tests/core/test_pool.py",),
     "lateness": ("tests/core/test_lateness.py",),
     "decaying": ("tests/core/test_decaying.py",),
     "partitions": ("tests/core/test_partitions.py", "tests/core/test_partitions_change.py"),
@@ -57,7 +57,10 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "query": ("tests/core",),
     "clusters": ("tests/core/test_clusters.py", "tests/core/test_told.py"),
     "liveness": ("tests/core",),
+    "limit": ("tests/checkpoint/test_limit.py",),
 }
+#: Where a module lies that judges and is none of the core's, in ``agent``.
+OUTSIDE_CORE: Final = {"limit": "checkpoint"}
 
 
 class Number(NamedTuple):
@@ -70,9 +73,9 @@ class Number(NamedTuple):
     end: int
 
 
-def path_of(core: Path, file: str) -> Path:
-    """Of a module of the core by its name; raises ValueError where there is not one."""
-    found = list(core.rglob(f"{file}.py"))
+def path_of(folder: Path, file: str) -> Path:
+    """Of a module in a folder by its name; raises ValueError where there is not one."""
+    found = list(folder.rglob(f"{file}.py"))
     if len(found) != 1:
         raise ValueError(f"{len(found)} modules are named {file}")
     return found[0]
@@ -129,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{', '.join(unknown)}: not of {', '.join(TESTS)}")
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        for folder in ("agent", "spark_listener", "tests", "examples", "docs"):
+        for folder in ("agent", "spark_listener", "tests", "examples", "docs", "scripts"):
             ignored = shutil.ignore_patterns("__pycache__", "jars")
             shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
         shutil.copy(ROOT / "pyproject.toml", root)
@@ -139,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         none = 0
         for file in files:
-            path = path_of(root / "agent" / "core", file)
+            path = path_of(root / "agent" / OUTSIDE_CORE.get(file, "core"), file)
             source = path.read_text("utf-8")
             for number in numbers(source):
                 path.write_text(halved(source, number), "utf-8")

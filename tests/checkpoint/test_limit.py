@@ -136,3 +136,26 @@ def test_the_next_batch_is_the_first_of_a_driver_and_is_to_be_through(tmp_path):
     assert warm * noise == pytest.approx(30.0, rel=0.01)
     assert f"{warm:.3g} s and, as the first of a driver, {2 * warm:.3g} s" in told.detail
     assert "to 60 of the 60 s" in told.detail
+
+
+@pytest.mark.parametrize("finished", [2, 3, 5])
+def test_a_limit_takes_three_finished_batches(tmp_path, finished):
+    """As of a query that was killed soon after its first start."""
+    root = checkpoint(tmp_path / "ck", committed=finished)
+    folder = LocalFolder(root)
+    [told] = advise(read_checkpoint(folder), folder, open_batch=finished, deadline_seconds=60.0)
+    if finished < 3:
+        assert (told.limit, told.learned_from) == (None, "nothing")
+        assert told.detail.startswith("only 2 finished batches to learn from")
+    else:
+        assert told.learned_from == "checkpoint"
+        assert told.detail.startswith(f"{finished} batches took")
+
+
+def test_a_limit_is_held_to_four_times_the_largest_batch_seen(tmp_path):
+    """Batches of 2 files that take 4 s: ten minutes would hold hundreds, as far as a line goes."""
+    root = checkpoint(tmp_path / "ck", committed=6)
+    folder = LocalFolder(root)
+    [told] = advise(read_checkpoint(folder), folder, open_batch=6, deadline_seconds=600.0)
+    assert told.limit == 8
+    assert "; held to 4 times the largest batch seen (2)" in told.detail
