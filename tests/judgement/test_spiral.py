@@ -153,6 +153,45 @@ def test_without_a_deadline_twelve_targets_or_usual_batches_stand_in_for_it(
     assert re.search(rf" passes the deadline of {said}(\.\d)? s; ", found), found
 
 
+def alarmed(course: Iterator[Batch], deadline: float, batches: int) -> tuple[int, str] | None:
+    """After which batch of how many it alarmed, and its evidence; None: never."""
+    state = Spiral()
+    for number, batch in enumerate(islice(course, batches)):
+        assert batch.seconds <= deadline
+        state.commit(batch)
+        judge(state, Surroundings(deadline, 5.0, 0.0, None, 0.05))
+        if state.spiralling:
+            return number, state.evidence
+    return None
+
+
+def test_growth_is_told_once_batches_take_twice_as_long_as_they_did() -> None:
+    """A little more arrives than is digested, and the deadline is five usual batches off.
+
+    Batches take 4, 6.2, 8.5, 10.9 s, and three of them have to tell: not yet those about 6.2 s,
+    and by those about 16 s it would be too late to do anything.
+    """
+    course = plant(lambda _, rows: 2.0 + rows / 1000.0, lambda n: 500.0 if n < 15 else 1050.0, 4.0)
+    told = alarmed(course, 20.0, 40)
+    assert told is not None
+    assert told[0] == 17
+    assert told[1].startswith("batches took 4 s, now take 8.5")
+
+
+@pytest.mark.parametrize(("share", "alarms"), [(0.67, False), (0.77, True)])
+@pytest.mark.parametrize("fixed", [10.0, 15.0, 30.0])
+def test_a_fixed_cost_that_jumps_alarms_where_noise_may_well_take_batches_to_the_deadline(
+    fixed: float, share: float, alarms: bool
+) -> None:
+    """A step that was deployed takes seconds of each batch: they settle at a share of the deadline.
+
+    While they grow a line through them says that they run away. Two thirds are far enough off, at
+    three quarters one batch in ten may be killed.
+    """
+    course = plant(lambda n, rows: (2.0 if n < 40 else fixed) + rows / 1000.0, lambda _: 500.0, 4.0)
+    assert (alarmed(course, 2.0 * fixed / share, 120) is not None) is alarms
+
+
 def drawn(
     sigma: float, seed: int, throughput: Callable[[int], float]
 ) -> tuple[int | None, int | None]:
