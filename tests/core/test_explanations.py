@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 from copy import copy
 from itertools import islice
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +84,36 @@ def test_congestion_is_believed_up_to_a_size_and_goes_on_straight_beyond() -> No
     size = Explanation("size", 100.0, 2.0, (0.25, 0.5, 0.1), (0.0,) * 6, 0.0)
     assert size.batch_seconds(200.0, 1, most_rows=300.0) == pytest.approx(2.0 * (0.25 + 1.0 + 0.4))
     assert size.batch_seconds(200.0, 1, most_rows=100.0) == pytest.approx(2.0 * (0.25 + 1.0 + 0.3))
+
+
+#: Batches of about one size, of which the last ones grow, in usual ones.
+GROWING = (1.0, 1.05, 0.95, 1.1, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.7, 2.0, 2.3)
+
+
+def by_size(square: float, batches: int, sigma: float = 0.0, seed: int = 0) -> float:
+    """What congestion foresees of a batch half as large again as the last, over what it takes.
+
+    ``square``: the seconds of a usual batch that grow with its square.
+    """
+    noise = Random(seed)
+
+    def seconds(size: float) -> float:
+        return 10.0 * (0.3 + (0.7 - square) * size + square * size**2)
+
+    seen = [
+        Batch(0.0, seconds(size) * noise.lognormvariate(-(sigma**2) / 2, sigma), size, None, 0.0)
+        for size in GROWING[:batches]
+    ]
+    reason = next(one for one in explain(seen, max(sigma, 0.05)) if one.kind == "size")
+    rows = 1.5 * seen[-1].rows
+    return reason.batch_seconds(rows, 1, most_rows=rows) / seconds(1.5 * GROWING[batches - 1])
+
+
+def test_of_a_state_that_spills_larger_batches_are_foreseen_and_of_noise_hardly() -> None:
+    """Four tenths of a batch go with the square of its rows; then none does, and some are slow."""
+    assert by_size(0.4, 13) == pytest.approx(1.0, abs=0.1)
+    noisy = [by_size(0.0, 9, 0.2, seed) for seed in range(20)]
+    assert statistics.fmean(noisy) < 1.1
 
 
 def test_a_velocity_goes_on_and_dies_away_and_a_falling_one_does_not() -> None:

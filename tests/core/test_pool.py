@@ -156,6 +156,24 @@ def test_what_nobody_saw_together_is_not_granted_together() -> None:
     assert [part.share for part in share(digestible(alone), alone)] == pytest.approx([0.55, 0.55])
 
 
+def test_beside_one_that_nobody_limits_a_query_keeps_half_of_an_even_share() -> None:
+    """That one takes the whole cluster; of two an even share would be a half."""
+    pool = Members(15.0)
+    pool.put(("shop", "free"), Member(1.0, 1.0, granted=False), 1.0, 0.0)
+    part = part_of(Member(1.0, 1.0), pool.beside(("shop", "steered"), 0.0))
+    assert part.share == pytest.approx(0.5 * 0.5, rel=0.15)
+    assert part.floating == 0.0
+
+
+def test_neighbours_that_ended_are_forgotten_in_a_few_batches_and_a_gap_of_theirs_is_none() -> None:
+    """A query learned its cost beside three others."""
+    seen = company(4.0, 1.0, changed=False)
+    assert seen >= 2.5, "they only paused between two batches"
+    for _ in range(3):
+        seen = company(seen, 1.0, changed=False)
+    assert seen <= 1.3
+
+
 # -- two queries on one cluster: each batch is slowed by those that run beside it -----------------
 
 FIXED, SLOPE, TARGET = 0.5, 1e-4, 5.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import count, islice
 from random import Random
@@ -190,6 +191,39 @@ def test_a_fixed_cost_that_jumps_alarms_where_noise_may_well_take_batches_to_the
     """
     course = plant(lambda n, rows: (2.0 if n < 40 else fixed) + rows / 1000.0, lambda _: 500.0, 4.0)
     assert (alarmed(course, 2.0 * fixed / share, 120) is not None) is alarms
+
+
+def timed(rate: float, begin: float, end: float = math.inf) -> Iterator[Batch]:
+    """Batches of 4 s; 500 rows arrive a second, and ``rate`` from one second to another."""
+    planned, before = 4.0, 0.0
+    while True:
+        more = min(planned, end) - max(before, begin)
+        rows = 500.0 * (planned - before) + (rate - 500.0) * max(more, 0.0)
+        seconds = 2.0 + rows / 1000.0
+        yield Batch(planned, seconds, rows, None, 0.0)
+        planned, before = planned + seconds, planned
+
+
+@pytest.mark.parametrize(
+    ("rate", "begin", "seconds", "deadline"),
+    [(3000.0, 100.0, 8.0, 60.0), (3000.0, 102.0, 4.0, 30.0)],
+)
+def test_a_spike_that_drains_is_no_spiral(
+    rate: float, begin: float, seconds: float, deadline: float
+) -> None:
+    """A producer that sends what it held back: were it to go on, no batch would end in time."""
+    course = (rate, begin, begin + seconds)
+    assert max(batch.seconds for batch in islice(timed(*course), 45)) < 0.4 * deadline
+    assert alarmed(timed(*course), deadline, 45) is None
+
+
+@pytest.mark.parametrize(("rate", "lead"), [(1100.0, 8), (1500.0, 3)])
+def test_a_rise_that_stays_is_told_as_soon_as_it_has_lasted(rate: float, lead: int) -> None:
+    """The steeper one takes five batches from calm to the deadline."""
+    told = alarmed(timed(rate, 102.0), 60.0, 45)
+    assert told is not None
+    killed = next(n for n, batch in enumerate(timed(rate, 102.0)) if batch.seconds > 60.0)
+    assert killed - told[0] >= lead
 
 
 def drawn(
