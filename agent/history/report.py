@@ -129,10 +129,9 @@ def _overview(found: Findings) -> str:
         "query", "batches", "p95", "over the target", "limit to have, rows", "then takes",
         "worst hour", "incidents",
     )  # fmt: skip
-    return (
-        '<section class="card"><h2>What each query should have</h2><div class="scroll">'
-        f"<table>{head}{''.join(rows)}</table></div>{rest}</section>{without}"
-    )
+    title = "What each query should have"
+    table = _scrolled(title, f"<table>{head}{''.join(rows)}</table>")
+    return f'<section class="card"><h2>{title}</h2>{table}{rest}</section>{without}'
 
 
 def _without_batch(found: Findings) -> str:
@@ -143,10 +142,9 @@ def _without_batch(found: Findings) -> str:
         f"<td>{_chip(escape(one.told), 'high')}</td></tr>"
         for one in found.without_batch
     )
-    return (
-        '<section class="card"><h2>Without a batch that read rows</h2><div class="scroll">'
-        f"<table>{_heads('query', 'incidents')}{rows}</table></div></section>"
-    )
+    title = "Without a batch that read rows"
+    table = _scrolled(title, f"<table>{_heads('query', 'incidents')}{rows}</table>")
+    return f'<section class="card"><h2>{title}</h2>{table}</section>'
 
 
 def _query(one: QueryFindings, place: int) -> str:
@@ -293,7 +291,12 @@ def _table(title: str, head: str, rows: Iterable[Sequence[Any]], *, text: bool =
         return ""
     kind = ' class="text"' if text else ""
     body = f"<table{kind}>{head}{''.join(told)}</table>"
-    return f'<h3>{title}</h3><div class="scroll">{body}</div>'
+    return f"<h3>{title}</h3>{_scrolled(title, body)}"
+
+
+def _scrolled(title: str, table: str) -> str:
+    """A table in a frame that the keyboard reaches, since on a narrow page it has to be moved."""
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{title}">{table}</div>'
 
 
 def _heads(*names: str) -> str:

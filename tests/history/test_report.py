@@ -101,6 +101,14 @@ def test_words_and_lines_of_plots_stand_out_from_their_ground(found: Findings) -
             assert (high + 0.05) / (low + 0.05) >= least, (selector, name)
 
 
+def test_what_a_narrow_page_has_to_move_is_reached_by_the_keyboard(found: Findings) -> None:
+    text = html(found, outcome())
+    frames = re.findall(r'<div class="scroll"([^>]*)>', text)
+    assert text.count("<table") == len(frames) > 4
+    for frame in frames:
+        assert re.fullmatch(r' tabindex="0" role="group" aria-label="[\w ,]+"', frame), frame
+
+
 def test_every_element_is_closed_and_every_plot_is_xml(found: Findings) -> None:
     text = html(found, outcome())
     open_: list[str] = []

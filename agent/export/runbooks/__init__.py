@@ -44,12 +44,14 @@ _PAGE: Final = """<!doctype html>
 <link rel="stylesheet" href="style.css">
 </head>
 <body>
+<header>
 <nav><a href="../">Status page</a> <a href="./">All runbooks</a></nav>
 <p class="reach"><code>weir</code> needs <code>WEIR_AGENT_URL</code> and, where the agent wants one,
 <code>WEIR_TOKEN_FILE</code>; on Kubernetes:
 <code>kubectl -n NAMESPACE port-forward service/weir 9655</code>, beside a driver
 <code>pod/DRIVER</code>, and the token by <code>kubectl -n NAMESPACE get secret weir-token
 -o jsonpath='{{.data.token}}' | base64 -d</code></p>
+</header>
 <main>
 {body}</main>
 </body>

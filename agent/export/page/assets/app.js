@@ -312,9 +312,9 @@ function empty() {
     { class: "empty", key: "empty" },
     h("h2", null, "No query yet"),
     h("p", null, "A job on the agent's machine, as the same user, in any language: give it two settings, and its streaming queries appear here within seconds."),
-    h("pre", { tabindex: "0", "aria-label": "How to submit a job" }, h("code", null, conf)),
+    h("pre", { tabindex: "0", role: "group", "aria-label": "How to submit a job" }, h("code", null, conf)),
     h("p", null, "A PySpark job anywhere: one line."),
-    h("pre", { tabindex: "0", "aria-label": "Code to add to a job" }, h("code", null, code)),
+    h("pre", { tabindex: "0", role: "group", "aria-label": "Code to add to a job" }, h("code", null, code)),
     h("p", null, "It finds this agent by ", h("code", null, `WEIR_AGENT_URL=${location.origin}`), " in its environment, or by ", h("code", null, "spark.weir.agent.url"), " in its Spark configuration."),
     h("p", null, "A job that nobody may touch: ", h("code", null, "weir agent --event-log-dirs DIR"), " follows its Spark event log."),
   );

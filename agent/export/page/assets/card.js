@@ -477,7 +477,7 @@ function comparisonPanel(view, compared) {
           h(
             "table",
             { key: "table" },
-            h("thead", null, h("tr", null, h("th", { scope: "col" }, ""), h("th", { scope: "col" }, "happened"), h("th", { scope: "col" }, "under Weir, about"))),
+            h("thead", null, h("tr", null, h("td", null, ""), h("th", { scope: "col" }, "happened"), h("th", { scope: "col" }, "under Weir, about"))),
             h("tbody", null, lines.map(([name, field, write]) => h("tr", { key: field }, h("th", { scope: "row" }, name), h("td", null, write(happened[field])), h("td", { "data-better": wouldBe[field] < happened[field] ? "yes" : "no" }, write(wouldBe[field]))))),
           ),
           h("p", { class: "muted wide-words", key: "fit" }, fill(words.comparison.fit, { batches: count(happened.batches), time: duration(compared.to_time - compared.from_time), median: fit.median.toFixed(2), low: fit.low.toFixed(2), high: fit.high.toFixed(2) })),
