@@ -35,7 +35,6 @@ RED: Final = "red"
 NEUTRAL: Final = "text"
 #: What 0 and 1 mean where a metric answers a question.
 NO_OR_YES: Final[Texts] = {"0": ("no", RED), "1": ("yes", GREEN)}
-GOOD_BELOW_ONE: Final[Steps] = ((None, GREEN), (1.0, RED))
 #: What the states are drawn in, the same everywhere.
 STATE_COLOURS: Final = {
     "idle": "blue",

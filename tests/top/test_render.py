@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from agent.core.judgement import ExecutorsView, QueryView
-from agent.export.terminal.cells import columns, fit, share_bar, sparkline, target_bar
+from agent.export.terminal.cells import columns, fit, share_bar, target_bar
 from agent.export.terminal.choose import press
 from agent.export.terminal.render import SORTS, Selection, arrange, lines, render
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
@@ -392,9 +392,6 @@ def test_drawings() -> None:
     assert cell_len(fit("数据流", 4)) == 4
     assert fit("ab", 4, "right") == "  ab"
     assert fit("abc", 0) == ""
-    assert sparkline([0, 1, None, 2, 4], 6, 4) == " ▁▃ ▅█"
-    assert sparkline([1, 2, 3], 2, 3) == "▆█"
-    assert sparkline([0.0, 0.0], 2, 0) == "▁▁"
     assert target_bar(5, 5, 8, "").plain == "████│   "
     assert target_bar(50, 5, 8, "").plain == "████┃███"
     assert target_bar(0, 5, 8, "").plain == "····│   "
@@ -407,5 +404,8 @@ def test_tall_plots() -> None:
     drawn = columns([1, 4, None, 8, 0], 6, 8, 2, ["a"] * 5, mark=6)
     assert [line.plain for line in drawn] == ["┄┄┄┄█┄", " ▂█ █▁"]
     assert [line.plain for line in columns([1, 8], 3, 8, 1, ["a"] * 2)] == [" ▂█"]
+    assert [line.plain for line in columns([0, 1, None, 2, 4], 6, 4, 1, ["a"] * 5)] == [" ▁▃ ▅█"]
+    assert [line.plain for line in columns([1, 2, 3], 2, 3, 1, ["a"] * 3)] == ["▆█"]
+    assert [line.plain for line in columns([0.0, 0.0], 2, 0, 1, ["a"] * 2)] == ["▁▁"]
     assert [line.plain for line in columns([], 2, 0, 3, [])] == ["  "] * 3
     assert len(columns([8] * 50, 50, 8, 1, ["a"] * 50)[0].spans) == 1, "one span a run"

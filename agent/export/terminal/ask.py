@@ -21,11 +21,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""  # the mode; of a limit the digits typed so far
     sure: bool = False  # all is said, and only a yes is wanted
 
-    @property
-    def choosing(self) -> bool:
-        """Whether the mode is still to be chosen, or the limit typed."""
-        return not self.sure
-
     def order(self, unit: str | None) -> dict[str, Any]:
         """As the agent takes it; ``unit`` is that of the query's limit, None where unknown."""
         if self.verb == "mode":

@@ -81,13 +81,6 @@ def wrap_cells(text: Text, width: int) -> list[Text]:
     return list(text.wrap(folding, folding.width, overflow="fold"))
 
 
-def sparkline(values: Sequence[float | None], width: int, top: float) -> str:
-    """The last ``width`` values as blocks from 0 to ``top``; unknown ones are blank."""
-    shown = list(values)[-width:]
-    text = "".join(_step(value, top) for value in shown)
-    return " " * (width - len(shown)) + text
-
-
 def _step(value: float | None, top: float) -> str:
     if value is None or not is_known(value):
         return " "
