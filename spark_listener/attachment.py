@@ -8,7 +8,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from spark_listener import plugin
+from spark_listener import plugin, py4j_log
 from spark_listener.application import conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
@@ -91,6 +91,7 @@ def attach(spark: Any = None, **settings: Any) -> Attachment:
 
 def attach_started(spark: Any) -> None:
     """As ``weir-run`` does where a query is about to start, unless the job said otherwise."""
+    py4j_log.keep_out()
     context = spark.sparkContext
     if not {str(context.applicationId), _id_of(spark._jsparkSession)} & _taken_off:
         attach(spark)
@@ -154,6 +155,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
             return _off("weir is off: there is no active Spark session; use attach(spark)")
     if of_connect(spark):
         return _off(f"weir is off: {_where_of_connect(spark)}")
+    py4j_log.keep_out()
     context = spark.sparkContext
     if context._jsc is None:
         return _off("weir is off: the Spark session has been stopped")

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.channel import Channel
@@ -17,6 +18,7 @@ from spark_listener.lease import STARTS
 from spark_listener.listener import Inbox
 from spark_listener.observer import Observer
 from spark_listener.outbox import Outbox
+from spark_listener.py4j_log import hang_up
 from spark_listener.sender import LARGEST_EVENT_BYTES, Sender
 from spark_listener.sessions import Session, Sessions
 from spark_listener.wire import LONGEST_APPLICATION_NAME
@@ -116,6 +118,7 @@ class Driver:
             session_of=self._sessions.of_key,
             open_gate=self._observer.open_gate,
             renew=self._observer.renew,
+            ended=partial(hang_up, self._gateway),
             complaints=complaints,
         )
         try:

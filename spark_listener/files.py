@@ -466,7 +466,10 @@ class FileWatcher:
         max_entries: int,
         list_directories: bool,
         complaints: Complaints,
+        ended: Callable[[], object] = lambda: None,
     ) -> None:
+        """``ended``: the last that the thread does."""
+        self._ended = ended
         self._pause_seconds = pause_seconds
         self._max_entries = max_entries
         self._list_directories = list_directories
@@ -526,7 +529,7 @@ class FileWatcher:
         while True:
             with self._changed:
                 if self._stopping:
-                    return
+                    break
                 if self._questions:
                     question, due = self._questions.pop(0), None
                 else:
@@ -537,6 +540,7 @@ class FileWatcher:
                 self._answer(question)
             elif due is not None:
                 self._list(due)
+        self._ended()
 
     def _next_due(self) -> _Watched | None:
         """What to list now; waits, with the lock given up, where nothing is due."""

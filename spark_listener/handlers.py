@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: Of the main thread, the only one that handlers run in, while ours is called there: the id of the
 #: error that the job was handling by then, and what its handlers were.
 _since: tuple[int, frozenset[Any]] | None = None
+#: Whether ours is called in this thread of the job's.
+_here = threading.local()
 
 
 #: A handler may wait for a thread that comes to what its own holds: what waits goes on without Weir
@@ -46,6 +48,8 @@ class WhileOursRuns:
     def __enter__(self) -> None:
         global _since  # noqa: PLW0603 - there is one main thread
         self._before = _since
+        self._outer = ours_runs()
+        _here.ours = True
         if _on_the_main_thread():
             # The job holds the error as long as this lasts: a reference would keep it for longer.
             handlers = _handlers() if _since is None else _since[1]
@@ -53,8 +57,15 @@ class WhileOursRuns:
 
     def __exit__(self, *_: object) -> None:
         global _since  # noqa: PLW0603
+        _here.ours = self._outer
         if _on_the_main_thread():
             _since = self._before
+
+
+def ours_runs() -> bool:
+    """Whether this thread is in a call of ours. It may be the job's own, or one of ours."""
+    found: bool = getattr(_here, "ours", False)
+    return found
 
 
 def leave_to_the_job(error: BaseException) -> None:

@@ -38,12 +38,15 @@ class Intake:
         open_gate: Callable[[Session, str, Any], FirstBatchGate | None],
         renew: Callable[[], None],
         complaints: Complaints,
+        ended: Callable[[], object] = lambda: None,
     ) -> None:
+        """``ended``: the last that the thread does."""
         self._inbox = inbox
         self._mailbox = mailbox
         self._session_of = session_of
         self._open_gate = open_gate
         self._renew = renew
+        self._ended = ended
         self._renew_time = time.monotonic()
         self._complaints = complaints
         self._stopping = threading.Event()
@@ -60,6 +63,10 @@ class Intake:
             self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
+        self._take_all()
+        self._ended()
+
+    def _take_all(self) -> None:
         while True:
             ending = self._stopping.is_set()
             try:

@@ -25,6 +25,7 @@ from spark_listener.lease import STARTS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
+from spark_listener.py4j_log import hang_up
 from spark_listener.query import Query, is_real_time, mode_note, takes_all_at_once
 from spark_listener.redact import redact_long
 from spark_listener.sources import known
@@ -135,6 +136,7 @@ class Observer:
             max_entries=settings.files_max_entries,
             list_directories=settings.files_list,
             complaints=complaints,
+            ended=partial(hang_up, application.gateway),
         )
         self._file_programs: FilePrograms | None = None  # until there is a file source
         self._cluster = Cluster(
@@ -252,6 +254,10 @@ class Observer:
     def _loop(self) -> None:
         while not self._stopping.is_set():
             self._round_guarded()
+        self._last_round()
+        hang_up(self._gateway)
+
+    def _last_round(self) -> None:
         if not self._spark_stopped():
             self._do_what_is_asked()  # a call into Spark may have held the round for long
             if not self._sessions and not self._ending:

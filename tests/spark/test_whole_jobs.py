@@ -256,6 +256,41 @@ def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
     assert len(agent.of("progress")) >= 3
 
 
+@pytest.mark.slow("a Spark of its own; what py4j tells of calls is looked at every time")
+def test_the_jobs_log_is_as_it_was_set_up_and_holds_no_call_of_ours(
+    agent: Any, folder: Any, tmp_path: Path
+) -> None:
+    """Also where the JVM goes before the process, while threads of ours wait for its answer."""
+    job = JOB + (
+        "import logging, threading, time\n"
+        "from pyspark import SparkContext\n"
+        "from spark_listener import attach\n"
+        "told = []\n"
+        "class Keep(logging.Handler):\n"
+        "    def emit(self, record): told.append((record.threadName, record.getMessage()))\n"
+        "spark = session('logs')\n"
+        "logging.getLogger('py4j').setLevel('DEBUG')\n"
+        "logging.getLogger('py4j').addHandler(Keep())\n"
+        "attach(spark)\n"
+        "print([one for one in told if one[0] == 'MainThread'])\n"
+        "query = run(spark, sys.argv[2], processingTime='300 milliseconds')\n"
+        "query.processAllAvailable()\n"
+        "query.stop()\n"
+        "print(bool(told))\n"
+        "spark.stop()\n"
+        "SparkContext._gateway.shutdown()\n"
+        "while any(one.name.startswith('weir-') for one in threading.enumerate()):\n"
+        "    time.sleep(0.1)\n"
+        "print([one for one in told if one[0].startswith(('weir-', 'Dummy-'))])\n"
+        "print(logging.getLogger().handlers)\n"
+    )
+    given = [str(folder(files=6).path), str(tmp_path / "out")]
+    done = run([sys.executable], job, given, tmp_path, WEIR_AGENT_URL=agent.url)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["[]", "True", "[]", "[]"]
+    assert len(agent.of("progress")) >= 3
+
+
 @pytest.mark.slow("the wheel itself reports a real query in tests/packaging")
 def test_from_a_wheel_as_py_files_ships_it(agent: Any, folder: Any, tmp_path: Path) -> None:
     """Imported out of a zip, with nothing else of this repository in reach."""
