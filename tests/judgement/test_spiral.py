@@ -193,6 +193,37 @@ def test_a_fixed_cost_that_jumps_alarms_where_noise_may_well_take_batches_to_the
     assert (alarmed(course, 2.0 * fixed / share, 120) is not None) is alarms
 
 
+def test_arrivals_that_swing_from_batch_to_batch_are_taken_together() -> None:
+    """Producers that send in turn: of what the higher half brings alone batches would run away."""
+
+    def swinging() -> Iterator[Batch]:
+        return plant(
+            lambda _, rows: 2.0 + rows / 1000.0,
+            lambda n: 500.0 if n < 15 else 930.0 * (1.4 if n % 2 else 0.6),
+            4.0,
+        )
+
+    assert max(batch.seconds for batch in islice(swinging(), 70)) < 17.0
+    assert alarmed(swinging(), 40.0, 70) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_full_load_after_a_trickle_is_no_spiral(seed: int) -> None:
+    """A topic is created in the evening, and producers are switched to it in the morning.
+
+    What batches cost is learned anew then: a few rows tell no cost of three thousand times as many.
+    """
+    noise, state, time, seconds = Random(seed), Spiral(), 0.0, 2.0
+    for number in range(35):
+        interval = max(seconds, 10.0)
+        rows = 600.0 * interval / (3000.0 if number < 10 else 1.0)
+        time += interval
+        seconds = (2.0 + rows / 1000.0) * noise.lognormvariate(-0.02, 0.2)
+        state.commit(Batch(time, seconds, rows, None, 0.0))
+        judge(state, Surroundings(120.0, 10.0, 10.0, None, 0.2))
+        assert not state.spiralling
+
+
 def timed(rate: float, begin: float, end: float = math.inf) -> Iterator[Batch]:
     """Batches of 4 s; 500 rows arrive a second, and ``rate`` from one second to another."""
     planned, before = 4.0, 0.0

@@ -29,6 +29,9 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: deviations; and the deviation of congestion, of which none is expected.
 PARTS: Final = ((0.3, 0.25), (0.65, 0.35))
 CONGESTION: Final = 0.2
+#: Batches kept. One as large as all of them together tells nothing of the usual ones, nor do these
+#: of it.
+MOST_BATCHES: Final = 32
 #: The least that anything is told from; the medians of so many, the oldest kept, are the units of
 #: rows and seconds.
 FEWEST_BATCHES: Final = 6
@@ -41,8 +44,6 @@ FADING: Final = 0.9
 #: is, on the log scale, follows: just there a batch is as likely with one as without.
 STEP_SIGMAS: Final = 3.0
 _STEP_PENALTY: Final = (STEP_SIGMAS**4 / (1.0 + STEP_SIGMAS**2) - math.log1p(STEP_SIGMAS**2)) / 2.0
-#: A batch so many times larger or smaller than usual tells nothing of the usual ones.
-COMPARABLE: Final = 50.0
 
 
 class Batch(Protocol):
@@ -75,7 +76,7 @@ class Explanation(msgspec.Struct):
     def learn(self, batch: Batch, sigma: float) -> None:
         """Takes in the next batch; ``sigma`` is the noise of its time."""
         x, y = batch.rows / self.rows, batch.seconds / self.seconds
-        if not 1.0 / COMPARABLE < x < COMPARABLE:
+        if not 1.0 / MOST_BATCHES < x < MOST_BATCHES:
             return
         self._drift(x, y)
         one, two, three = self.state

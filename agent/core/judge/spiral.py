@@ -32,8 +32,9 @@ import msgspec
 from agent.core.figures import figure
 from agent.core.judge.checkpoint import NEAR_SHARE
 from agent.core.judge.explanations import (
-    COMPARABLE,
+    CONGESTION,
     FEWEST_BATCHES,
+    MOST_BATCHES,
     PARTS,
     explain,
     squared,
@@ -46,12 +47,8 @@ if TYPE_CHECKING:
 
     from agent.core.judge.explanations import Explanation
 
-#: Batches kept.
-MOST_BATCHES: Final = 32
-#: What a batch weighs against the one after it, and what is believed of the cost of a batch of
-#: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
+#: What a batch weighs against the one after it.
 FORGETTING: Final = 0.99
-PRIOR: Final = (*PARTS, (0.05, 0.15))
 #: Noise up to this is common; what is beyond takes as much off a foreseen batch, on the log scale:
 #: what is uncertain must not raise an alarm.
 NOISY: Final = 0.25
@@ -130,9 +127,9 @@ class Cost(msgspec.Struct):
         self.slope = (a[0] * b[1] - a[1] * b[0]) / determinant
 
 
-#: The prior as sums.
-_PRECISION: Final = (PRIOR[0][1] ** -2, 0.0, 0.0, PRIOR[1][1] ** -2, 0.0, PRIOR[2][1] ** -2)
-_MOMENT: Final = tuple(mean / deviation**2 for mean, deviation in PRIOR)
+#: What is believed before any batch was seen, as sums; of congestion none is expected.
+_PRECISION: Final = (PARTS[0][1] ** -2, 0.0, 0.0, PARTS[1][1] ** -2, 0.0, CONGESTION**-2)
+_MOMENT: Final = (*(mean / deviation**2 for mean, deviation in PARTS), 0.0)
 
 
 class Spiral(msgspec.Struct):
@@ -451,7 +448,7 @@ def _learned(state: Spiral, sigma: float) -> Cost | None:
     if cost is not None:
         usual = _middle(*(batch.rows for batch in batches[-3:]))
         # A usual size that is no more comparable asks for learning anew, at what is usual now.
-        if cost.rows / COMPARABLE < usual < cost.rows * COMPARABLE:
+        if cost.rows / MOST_BATCHES < usual < cost.rows * MOST_BATCHES:
             cost.learn(batches[-1], sigma)
             return cost
     if len(batches) < FEWEST_BATCHES:
@@ -463,8 +460,8 @@ def _learned(state: Spiral, sigma: float) -> Cost | None:
         _middle(*(batch.seconds for batch in largest)),
         list(_PRECISION),
         list(_MOMENT),
-        PRIOR[0][0],
-        PRIOR[1][0],
+        PARTS[0][0],
+        PARTS[1][0],
     )
     for batch in batches:
         cost.learn(batch, sigma)
