@@ -46,7 +46,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("executors", "work"), _OF_EXECUTORS),
     **dict.fromkeys(("alignment", "lag_state", "worth"), ("tests/judgement", "tests/core")),
     "pool": ("tests/core/test_pool.py",),
-    "lateness": ("tests/core/test_lateness.py",),
+    "lateness": tuple(f"tests/core/test_{name}.py" for name in ("lateness", "uneven", "commits")),
     "decaying": ("tests/core/test_decaying.py",),
     "partitions": ("tests/core/test_partitions.py", "tests/core/test_partitions_change.py"),
     "occupancy": ("tests/core",),

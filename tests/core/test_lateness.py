@@ -326,6 +326,37 @@ def test_a_query_that_is_no_smaller_drops_as_many_is_not_held() -> None:
     assert world.view().late_rows_held is True
 
 
+@pytest.mark.parametrize(("later", "blamed"), [(1, True), (2, True), (3, False)])
+def test_a_smaller_batch_is_blamed_for_rows_that_fall_late_up_to_two_batches_later(
+    later: int, blamed: bool
+) -> None:
+    """Of several stateful operators the second holds rows against the watermark before."""
+    world = World(policy("guard"))
+    for number in range(20):
+        time, cut = world.driver.time, number == 10
+        body = {
+            "eventTime": {
+                "min": format_time(time - 1.0),
+                "max": format_time(time),
+                "avg": format_time(time - 0.5),
+                "watermark": format_time(time - 11.0),
+            },
+            "stateOperators": [
+                {
+                    "operatorName": "stateStoreSave",
+                    "numRowsDroppedByWatermark": 50 * (number == 10 + later),
+                }
+            ],
+        }
+        rows, limit = (300, 300) if cut else (1000, CONFIGURED)
+        world.send(
+            world.driver.progress(
+                rows, 1.0, limit=limit, configured=CONFIGURED, backlog=700 * cut, **body
+            )
+        )
+    assert world.view().late_rows_held is blamed
+
+
 def test_what_was_learned_outlives_the_agent_and_a_release_tries_again() -> None:
     stream = learned(policy("guard"))
     world = stream.world
