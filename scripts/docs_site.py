@@ -118,6 +118,12 @@ def on_page_content(html: str, **_: object) -> str:
     )
 
 
+def on_post_page(output: str, **_: object) -> str:
+    """Names the theme's dialog for who hears that one has opened."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"')
+
+
 def _file(config: MkDocsConfig, uri: str, content: Path | str) -> File:
     """A file of the site that docs/ does not hold; no navigation needs to name it."""
     found = InclusionLevel.NOT_IN_NAV
