@@ -17,6 +17,7 @@ from agent.history.findings import Findings, Gathering, QueryFindings, Short
 from agent.history.job import Outcome, Skipped
 from agent.history.report import html
 from agent.history.summary import show
+from tests.contrast import contrast, lines, palettes
 from tests.event_log import lines as made
 from tests.history.test_judge import judged, of
 from tests.history.test_trigger import log, spark
@@ -70,35 +71,20 @@ def test_it_is_one_file_that_asks_nobody_for_anything(found: Findings) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
-def light(colour: str) -> float:
-    """Relative luminance, as WCAG 2 has it."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 def test_words_and_lines_of_plots_stand_out_from_their_ground(found: Findings) -> None:
     """By WCAG 2: 4.5 to 1 for words, 3 to 1 for lines. Tools that look at a page leave SVG out."""
     text = html(found, outcome())
     style = text.partition("<style>")[2].partition("</style>")[0]
-    palettes = [
-        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})\b", part))
-        for part in style.split("prefers-color-scheme: dark", 1)
-    ]
-    drawn = {
-        selector: (name, least)
-        for pattern, least in (
-            (r"^(svg text[\w.-]*) \{ fill: var\(--([\w-]+)\)", 4.5),
-            (r"^(\.[\w-]+) \{ (?:fill: none; )?stroke: var\(--([\w-]+)\)", 3.0),
-        )
-        for selector, name in re.findall(pattern, style, re.MULTILINE)
-    }
+    pattern = r"^(svg text[\w.-]*) \{ fill: var\(--([\w-]+)\)"
+    words: dict[str, str] = dict(re.findall(pattern, style, re.MULTILINE))
+    drawn = lines(style)
     del drawn[".grid"]  # no more than a help to the eye: its values are words
-    assert {"svg text", "svg text.would-word", ".line", ".would", ".target", ".fit"} <= set(drawn)
-    for palette in palettes:
-        for selector, (name, least) in drawn.items():
-            low, high = sorted((light(palette[name]), light(palette["surface"])))
-            assert (high + 0.05) / (low + 0.05) >= least, (selector, name)
+    assert {"svg text", "svg text.target-word", "svg text.would-word"} <= set(words)
+    assert {".line", ".would", ".target", ".fit"} <= set(drawn)
+    for palette in palettes(style):
+        for least, colours in ((4.5, words), (3.0, drawn)):
+            for selector, name in colours.items():
+                assert contrast(palette[name], palette["surface"]) >= least, (selector, name)
 
 
 def test_what_a_narrow_page_has_to_move_is_reached_by_the_keyboard(found: Findings) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from tests.contrast import contrast, lines, palettes
 from tests.page import views as made
 from tests.page.test_page import open_query
 
@@ -49,6 +51,18 @@ def test_axe_finds_nothing_on_what_is_seldom_there(
     for path in ("", "WeirSpiral"):
         page.goto(f"{fleet.url}/runbooks/{path}")
         finds_nothing(page)
+
+
+def test_lines_of_plots_stand_out_from_their_ground() -> None:
+    """3 to 1 by WCAG 2; axe leaves SVG out."""
+    style = (files("agent.export.page") / "assets/style.css").read_text("utf-8")
+    # Not what only helps the eye, nor wires, beside which all stands in words.
+    helps = (".grid", ".floor", ".wire")
+    drawn = {line: name for line, name in lines(style).items() if not line.startswith(helps)}
+    assert {".target", ".deadline", ".line", ".line.would-be", ".line.credit"} <= set(drawn)
+    for palette in palettes(style):
+        for selector, name in drawn.items():
+            assert contrast(palette[name], palette["sunken"]) >= 3.0, (selector, name)
 
 
 def finds_nothing(page: Page) -> None:
