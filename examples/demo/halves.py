@@ -114,12 +114,13 @@ class Demo:
         finally:
             schedule.stop()
         progress = self._job.ask("stop")
-        look()
         arrivals = schedule.arrivals
         try:
             figures = measure.figures(arrivals, progress, plan.TARGET_SECONDS)
         except ValueError as error:
             raise self._job.failure(f"Nothing to show of {title}: {error}.") from None
+        watched.hear_out(figures.rows, figures.batches)
+        screen.show(watched)
         return Half(arrivals, progress, watched, figures)
 
     def _start(self, name: str, folder: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.client import AgentUnavailable
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
+
+#: The driver tells of a batch once it has ended, and a busy machine takes its time.
+HEARD_WITHIN_SECONDS: Final = 15.0
+_PAUSE_SECONDS: Final = 0.2
 
 
 class Watched:
@@ -38,6 +43,14 @@ class Watched:
                 self.view = view
                 if not first:
                     self._take(view)
+
+    def hear_out(self, rows: int, batches: int) -> None:
+        """Looks until the agent has heard of all of them, or for as long as that may take."""
+        end = time.monotonic() + HEARD_WITHIN_SECONDS
+        self.look()
+        while self.counted != (rows, batches) and time.monotonic() < end:
+            time.sleep(_PAUSE_SECONDS)
+            self.look()
 
     @property
     def moves(self) -> int:
