@@ -445,7 +445,7 @@ function capacity(entry, now) {
     figures([
       ["throughput", rate(view.throughput_rows_per_second)],
       ["fixed cost of a batch", duration(view.fixed_cost_seconds)],
-      still ? null : ["time to consume", duration(view.estimated_time_to_consume_seconds)],
+      still ? null : ["caught up in", duration(view.estimated_time_to_consume_seconds)],
       ["lag", `${view.lag_state === "UNKNOWN" ? "unknown" : view.lag_state}${view.backlog_seconds > 0 ? `, ${duration(view.backlog_seconds)} behind` : ""}`],
       ...eventTimeWords(view),
       ...(view.mode === "on" ? main : []).map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
