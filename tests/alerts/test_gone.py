@@ -126,7 +126,7 @@ def test_a_query_that_is_gone_is_told_until_it_is_retired(tmp_path: Path) -> Non
         lost.end("org.apache.spark.SparkException: Connection refused")
 
         def told() -> list[str]:
-            kept.beat(None)  # on a slow machine it would fall silent, and be told as well
+            kept.beat(0.1)  # on a slow machine it falls silent meanwhile, and is back by this
             return firing(prometheus, "WeirQueryGone")
 
         until(
