@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener.handlers import leave_to_the_job
+from spark_listener.handlers import errors_of_ours_suppressed
 from spark_listener.redact import LONGEST_TEXT, redact
 
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ class Log:
         self._say(logging.WARNING, message, *arguments)
 
     def _say(self, level: int, message: str, *arguments: object, exc_info: Any = None) -> None:
-        try:
+        with errors_of_ours_suppressed():
             self.logger.log(level, message, *arguments, exc_info=exc_info)
-        except Exception as error:
-            leave_to_the_job(error)
 
 
 LOGGER: Final = Log(logging.getLogger("weir"))

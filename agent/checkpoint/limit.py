@@ -234,11 +234,11 @@ def _within(
     noise = math.exp(NOISE_SIGMAS * sigma)
     start = UNSEEN_SHARE * deadline_seconds / noise
     rows = min(deadline_rows(curve, policy, sigma), restart_rows(curve, policy, sigma, start))
-    first = curve.seconds(rows) + start
+    seconds = curve.seconds(rows)
+    first = seconds + start
     said = (
-        f"a batch is meant to take {curve.seconds(rows):.3g} s and, as the first of a driver, "
-        f"{first:.3g} s, which its noise may take to {noise * first:.3g} of the "
-        f"{deadline_seconds:g} s"
+        f"a batch is meant to take {seconds:.3g} s and, as the first of a driver, {first:.3g} s, "
+        f"which its noise may take to {noise * first:.3g} of the {deadline_seconds:g} s"
     )
     if curve.rows_in(allowed_seconds(policy, sigma)) < 1:
         said += NOT_ONE

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.benchmarks import rollouts
+from tests.benchmarks.evidence.job import newest
 from tests.benchmarks.evidence.record import of_event_log
 from tests.benchmarks.evidence.run import FULL, World
 
@@ -57,25 +58,20 @@ def told(job: str, progress: Iterable[dict[str, Any]]) -> str:
 
 def of_files(files: int) -> list[dict[str, Any]]:
     """Spark's progress of one driver that reads so many files a batch."""
-    work = Path(tempfile.mkdtemp(prefix="weir-cold-starts-"))
-    driver = None
-    try:
+    with tempfile.TemporaryDirectory(prefix="weir-cold-starts-") as name:
+        work = Path(name)
         rollouts.feed(work / "in")
         driver = rollouts.Driver(work, "", files)
         begun = time.monotonic()
-        while True:
-            time.sleep(1.0)
-            driver.age_seconds()  # tells where there is none any more
-            done = rollouts.newest(work / "ck" / "commits") + 1
-            if time.monotonic() - begun > LIFE_SECONDS and done >= LEAST_BATCHES:
-                break
-        driver.kill()
-        driver = None
-        return of_event_log(work / "events")[0]
-    finally:
-        if driver is not None:
+        try:
+            done = 0
+            while time.monotonic() - begun <= LIFE_SECONDS or done < LEAST_BATCHES:
+                time.sleep(1.0)
+                driver.age_seconds()  # tells where there is none any more
+                done = newest(work / "ck" / "commits") + 1
+        finally:
             driver.kill()
-        shutil.rmtree(work, ignore_errors=True)
+        return of_event_log(work / "events")[0]
 
 
 def main() -> int:
@@ -92,9 +88,8 @@ def main() -> int:
             random.Random(number).shuffle(drawn)
             for job, seconds in drawn:
                 if job == "files":
-                    print(
-                        told(job, of_files(max(round(seconds * FILES_PER_SECOND), 1))), flush=True
-                    )
+                    files = max(round(seconds * FILES_PER_SECOND), 1)
+                    print(told(job, of_files(files)), flush=True)
                     continue
                 if job not in costs:
                     costs[job] = world.measure(job, TARGET_SECONDS)

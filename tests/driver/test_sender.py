@@ -32,9 +32,11 @@ HEAD = '{"application":{"id":"a","name":"n"},"listener":{"instance":"i"}'
 
 
 class Driver:
-    """A sender with all it needs, and what it said."""
+    """A sender with all it needs, and what it said. Its pauses are short, or its own."""
 
-    def __init__(self, url: str, *, timeout: float = 10.0, **channel: Any) -> None:
+    def __init__(
+        self, url: str, *, timeout: float = 10.0, short: bool = True, **channel: Any
+    ) -> None:
         self.outbox = Outbox(1000, 1 << 20, largest_bytes=100_000)
         self.replies: list[Reply] = []
         self.failures = 0
@@ -48,7 +50,7 @@ class Driver:
             on_failure=self._failed,
             without_agent=lambda: "it keeps its configured limits",
             complaints=Complaints(),
-            draw=lambda: 0.02,  # short pauses
+            **({"draw": lambda: 0.02} if short else {}),
         )
 
     def _failed(self) -> None:
@@ -474,22 +476,11 @@ def test_large_queues_go_in_requests_within_the_contracts_bounds(agent: FakeAgen
 
 def test_a_pause_takes_no_number_that_the_job_would_draw() -> None:
     """A job that seeds ``random`` draws the same ones whether an agent answers or not."""
-    driver = Driver("http://127.0.0.1:9")
-    sender = Sender(
-        driver.outbox,
-        Channel("http://127.0.0.1:9", timeout_seconds=1.0),
-        agent_url="http://127.0.0.1:9",
-        prompt_seconds=1.0,
-        head=lambda: HEAD,
-        on_reply=driver.replies.append,
-        on_failure=driver._failed,
-        without_agent=lambda: "it keeps its configured limits",
-        complaints=Complaints(),
-    )
+    driver = Driver("http://127.0.0.1:9", timeout=1.0, short=False)
     driver.put()
     random.seed(1)
     before = random.getstate()
-    pauses = {sender.step() for _ in range(3)}
+    pauses = {driver.sender.step() for _ in range(3)}
     assert driver.failures == len(pauses) == 3, "each was drawn"
     assert random.getstate() == before
 
