@@ -19,10 +19,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
+
 from agent.checkpoint.folder import LocalFolder
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.rescue_command import RescueOptions, rescue
 from agent.checkpoint.soundness import open_batches
+from tests.waiting import until
 
 DRIVER = Path(__file__).with_name("driver.py")
 STORES = ("hdfs", "rocksdb", "changelog", "changelog-v2")
@@ -80,6 +83,11 @@ class Driver:
     def signal(self, number):
         os.killpg(self.process.pid, number)
 
+    def freeze(self):
+        """SIGSTOP, and waits until each thread stands still: told to, it goes on for a while."""
+        self.signal(signal.SIGSTOP)
+        until(lambda: not _at_work(self.process.pid), "every thread to stand still", every=0.001)
+
     def kill(self):
         """SIGKILL to the driver and its JVM, as a machine that dies would."""
         with contextlib.suppress(ProcessLookupError):
@@ -94,6 +102,23 @@ class Driver:
         if not line:
             raise RuntimeError(f"the driver ended; see {self._log.name}")
         return json.loads(line)
+
+
+def _at_work(group):
+    """Threads of a process group that do not stand still, where ``/proc`` tells; else none."""
+    found = []
+    for process in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile
+            if os.getpgid(process) != group:
+                continue
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                # proc(5): a name in brackets, which may hold any of them, and then the state.
+                state = (thread / "stat").read_text().rpartition(") ")[2][:1]
+                # One that starts a program waits until it runs, and cannot be stopped meanwhile.
+                starts = state == "D" and psutil.Process(process).children()
+                if state not in "TtZX" and not starts:
+                    found.append(f"{thread.name} {state}")
+    return found
 
 
 def make_input(folder, files=24, rows=10):
@@ -151,7 +176,7 @@ def take_kills(driver, order, images, *, most, chaos, wanted=None, meanwhile=Non
             _await_change(checkpoint, seconds=0.5)
         image = images / f"kill-{drawn}"
         drawn += 1
-        driver.signal(signal.SIGSTOP)
+        driver.freeze()
         try:
             image.mkdir(parents=True)
             shutil.copytree(checkpoint, image / "ck")
