@@ -256,6 +256,25 @@ def test_what_came_last_is_judged_before_more_are_asked_for() -> None:
         assert need(load, work).in_vain_from is None
 
 
+def test_fewer_that_took_no_longer_do_not_keep_a_query_from_getting_them_back() -> None:
+    """Java got faster meanwhile: on a real Spark that looked like contention of .76 to .97."""
+    work = plain(3)
+    work.resized(CURVE, 1, (0.0,) * 6, 1e9)
+    while work.trial is not None:
+        work.judge(5, CURVE.seconds(5), 0.1)  # as on three
+    assert work.contention > 0.9
+    work.learn(batch(1, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT))
+    found = need(Load(1.25 * PER_SLOT), work, most=3)
+    assert (found.slots, found.bound) == (3, "maximum")
+    # More that bring nothing do.
+    work.resized(CURVE, 3, (0.0,) * 6, 1e9)
+    while work.trial is not None:
+        work.judge(1000, CURVE.seconds(1000), 0.1)
+    work.learn(batch(3, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT, slower=3.0))
+    found = need(Load(1.25 * PER_SLOT), work, most=3)
+    assert (found.slots, found.bound, found.in_vain_from) == (1, "contention", 1)
+
+
 def test_a_small_step_says_too_little_to_wait_for() -> None:
     """Of eight one more: by noise alone it seems to bring nothing, or the one that died did."""
     for slots, then in ((8, 9), (9, 8)):

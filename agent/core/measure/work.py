@@ -122,8 +122,11 @@ class Work(msgspec.Struct):
     slots: int | None = None  # as of the newest batch that had so many all the while
     contention: float = 0.0
     variance: float = CONTENTION_SPREAD**2  # of contention
-    #: Of it, what is sure: a deviation less than was believed when the last trial ended. To take a
-    #: scaling for one in vain starves the query, the other way it costs an executor.
+    #: Of it, what is sure: a deviation less than was believed when the last trial of more slots
+    #: ended. To take a scaling for one in vain starves the query, the other way it costs an
+    #: executor. That small batches took no longer on fewer slots does not say so: Java may still
+    #: have been getting faster, which looks like slots that brought nothing (seen: .76 to .97 of
+    #: contention where rows only slept).
     shown: float = 0.0
     trial: Trial | None = None
     brought: Brought | None = None
@@ -269,8 +272,8 @@ class Work(msgspec.Struct):
             self.trial = trial
             return
         self.trial = None
-        self.shown = max(self.contention - self.contention_doubt, 0.0)
         if trial.step > 0.0 and self.slots is not None:
+            self.shown = max(self.contention - self.contention_doubt, 0.0)
             ratio = math.exp(logs / later)
             self.brought = Brought(trial.slots, self.slots, ratio, self.shown)
             # What others took looks like what is shared, and goes with them.
