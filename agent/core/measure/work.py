@@ -124,9 +124,9 @@ class Work(msgspec.Struct):
     variance: float = CONTENTION_SPREAD**2  # of contention
     #: Of it, what is sure: a deviation less than was believed when the last trial of more slots
     #: ended. To take a scaling for one in vain starves the query, the other way it costs an
-    #: executor. That small batches took no longer on fewer slots does not say so: Java may still
-    #: have been getting faster, which looks like slots that brought nothing (seen: .76 to .97 of
-    #: contention where rows only slept).
+    #: executor. That small batches took no longer on fewer slots does not say so: little of them
+    #: is their rows', and Java may still have been getting faster (seen on a real Spark: .76 to .97
+    #: of contention where rows only slept).
     shown: float = 0.0
     trial: Trial | None = None
     brought: Brought | None = None
