@@ -23,7 +23,8 @@ _KEPT: Final = "executors"
 _LOOKS: Final = 3
 _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAllocation.enabled")
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
-#: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime).
+#: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime). So
+#: long, too, others may be there than were asked for, before that is asked for again.
 _COMING_SECONDS: Final = 30.0
 #: So many seconds after another number was asked for, or one was too many, none comes any more that
 #: was launched before: as long as Spark waits for one that it asked Kubernetes for, the longest of
@@ -77,6 +78,7 @@ class Executors:
         self._asked: int | None = None
         self._taken = True  # the cluster manager has said that it takes it
         self._moved = clock()  # when another number was asked for, or some were too many, last
+        self._sent = clock()  # when any was asked for, last
         #: Registered, their slots, and those of them that are not leaving.
         self._seen: tuple[set[str], int, set[str]] = (set(), 0, set())
         kept = None if self._note else lease.kept(_KEPT)
@@ -145,11 +147,17 @@ class Executors:
         configured = self._own_number(self.present())
         total = configured if wanted is None else wanted
         freed = wanted is None and self._standalone
-        if freed or total != self._asked or not self._taken:
+        new = freed or total != self._asked or not self._taken
+        # A cluster manager that was restarted, as YARN's ApplicationMaster or a standalone Master,
+        # has forgotten it, and gives what the job began with, or all that it has.
+        waited = self._clock() - self._sent >= _COMING_SECONDS
+        if new or (waited and self.present() != total):
             before = self._asked, self._taken
             # First: a call that ends without an answer may have been heard all the same, and what
             # comes of it is not the job's own number.
-            self._asked, self._taken, self._moved = total, False, self._clock()
+            self._asked, self._taken, self._sent = total, False, self._clock()
+            if new:
+                self._moved = self._sent
             self._keep(configured)
             nowhere = self._gateway.jvm.scala.collection.immutable.HashMap()
             if not self._context.requestTotalExecutors(_NO_LIMIT if freed else total, 0, nowhere):

@@ -336,6 +336,8 @@ class Sizing(msgspec.Struct):
     decisions: list[Decision] = []
     work: Work = msgspec.field(default_factory=Work)
     need: Need | None = None  # of executors; None: not known
+    need_time: float = 0.0  # when the last batch ended of which the stages were told
+    untold_batches: int = 0  # with rows, since then
 
     def say_nothing(self) -> None:
         """Nothing is known of what is needed now; what was learned of its batches stays."""

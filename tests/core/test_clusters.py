@@ -395,6 +395,20 @@ def test_the_jobs_own_number_comes_back_where_need_stays_unknown() -> None:
     assert world.present == 10
 
 
+@pytest.mark.parametrize("told_again", [False, True])
+def test_the_jobs_own_number_comes_back_where_stages_are_told_no_more(told_again: bool) -> None:
+    """By night a batch has few jobs, by day more than are told: what was needed says nothing."""
+    world = World(executors_quiet_seconds=200.0)
+    world.configured = world.present = 6
+    world.run(50.0, 60)
+    assert world.present == 1
+    for number in range(20):  # of half a minute each
+        world.batch(300.0, steady=told_again and number % 5 == 0)
+        receipt = world.heartbeat()
+        world.asked = receipt.executors.wanted if receipt.executors else world.asked
+    assert (world.asked, told_again) in ((6, False), (2, True))
+
+
 def test_a_maximum_that_was_lowered_holds_for_what_was_asked_for_before() -> None:
     """Of a query of which nothing is known yet, and in hours without another number."""
     world = World(maximum_executors=8, executors_quiet_hours=((0, 1440),))
@@ -634,7 +648,7 @@ def test_a_scaling_that_brought_nothing_is_taken_back_and_said() -> None:
     assert after[:4] == [8, 8, 8, 4], "those that came in vain go at once, and no more than those"
     assert after == sorted(after, reverse=True)
     assert world.view.bound == "contention"
-    assert world.view.wanted == 1
+    assert world.view.wanted == 2, "the job's own: what fewer would digest nobody has seen"
     found = world.view.in_vain
     assert found is not None
     assert found.before < found.slots

@@ -6,10 +6,10 @@ import math
 import random
 from itertools import pairwise
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent.core.decide.executors import (
     Load,
@@ -104,12 +104,12 @@ def test_a_scan_that_more_slots_did_not_cut_is_not_expected_to_be_cut_by_others(
     work.learn(batch(5, **told))
     found = need(Load(400.0), work, curve=curve)
     assert (found.slots, found.bound) == (2, "tasks")
-    # That is remembered when they are back at two, for an hour of looks.
-    for _ in range(720):
-        work.learn(batch(2, **told))
+    # That is remembered when they are back at two, for an hour.
+    for minute in range(60):
+        work.learn(batch(2, **told, time=60.0 * minute))
     assert need(Load(400.0), work, curve=curve).slots == 2
-    for _ in range(30 + MOST_SAMPLES):
-        work.learn(batch(2, **told))
+    for minute in range(60, 65 + MOST_SAMPLES):
+        work.learn(batch(2, **told, time=60.0 * minute))
     assert need(Load(400.0), work, curve=curve).slots == 5
 
 
@@ -118,12 +118,39 @@ def test_a_file_that_takes_most_of_the_time_is_not_cut() -> None:
     more = {"rows": 1000, "seconds_per_row": 1.0 / PER_SLOT, "files": 40, "longest": 8.0}
     work, curve = work_of(batch(2, tasks=2, **more)), Curve(0.0, 0.8 / PER_SLOT)
     assert need(Load(400.0), work, curve=curve).slots > 2
-    work.learn(batch(8, tasks=8, **more))
+    then = work.resized(curve, 8, (0.0,) * 6, 1e9)
+    while work.trial is not None:
+        work.judge(1000, then.seconds(1000), 0.1)
+        work.learn(batch(8, tasks=8, **more))
     for _ in range(20):
         work.learn(batch(2, tasks=2, **more))
     found = need(Load(400.0), work, curve=curve)
     assert (found.slots, found.bound) != (8, "enough")
     assert found.slots <= 2
+
+
+def test_a_cold_executor_is_not_taken_for_a_file_that_cannot_be_split() -> None:
+    """Its first task takes three times as long as those of six warm ones."""
+    told = {"rows": 1000, "seconds_per_row": 1.0 / PER_SLOT, "files": 40}
+    work = work_of(*[batch(6, tasks=6, **told) for _ in range(5)])
+    then = work.resized(Curve(0.0, 1.0 / PER_SLOT / 6), 7, (0.0,) * 6, 1e9)
+    cold = batch(7, tasks=7, **told)
+    mean = cold.work.groups[0].task_seconds / 7 * 9 / 7
+    slow = replace(cold.work.groups[0], task_seconds=7 * mean, longest_seconds=2.33 * mean)
+    work.learn(replace(cold, work=replace(cold.work, groups=(slow,))))
+    while work.trial is not None:
+        work.judge(1000, then.seconds(1000), 0.1)
+        work.learn(cold)
+    assert work.most_tasks == 40
+    assert need(Load(2000.0), work, curve=then).slots > 20
+
+
+def test_fewer_files_are_cut_into_fewer_tasks() -> None:
+    """Of files of 30 MB Spark packs 11 into 6 tasks at four slots, and 10 into 5 at five."""
+    more = {"seconds_per_row": 1.0 / PER_SLOT}
+    work = work_of(*[batch(4, tasks=6, rows=1100, files=11, **more) for _ in range(5)])
+    work.learn(batch(5, tasks=5, rows=1000, files=10, **more))
+    assert work.most_tasks >= 10
 
 
 def test_executors_that_come_one_by_one_go_on_to_what_is_needed() -> None:
@@ -182,7 +209,7 @@ def test_the_trigger_interval_is_time_too() -> None:
 def test_the_target_is_left_as_far_as_sizes_keep_the_deadline(
     fixed: float, deadline: float, sigma: float, slots: int
 ) -> None:
-    policy = msgspec.structs.replace(POLICY, target_seconds=10.0, deadline_seconds=deadline)
+    policy = replace(POLICY, target_seconds=10.0, deadline_seconds=deadline)
     curve, load = Curve(fixed, 1.0 / PER_SLOT), Load(60.0, sigma=sigma)
     found = need_of(curve, plain(driver=fixed), load, policy, 1000)
     assert found is not None
@@ -195,7 +222,7 @@ def test_a_run_that_ends_is_reckoned_by_batches_as_long_as_it_takes(fixed: float
     waits = 600.0 * 150.0
     load, curve = Load(0.0, waits, ends=True), Curve(fixed, 1.0 / PER_SLOT)
     assert need(load, plain(driver=fixed), curve=curve).slots == 2
-    longer = msgspec.structs.replace(load, ends=False)
+    longer = replace(load, ends=False)
     assert need(longer, plain(driver=fixed), curve=curve).slots > 2
 
 
@@ -262,10 +289,20 @@ def test_fewer_that_took_no_longer_do_not_keep_a_query_from_getting_them_back() 
     work.resized(CURVE, 1, (0.0,) * 6, 1e9)
     while work.trial is not None:
         work.judge(5, CURVE.seconds(5), 0.1)  # as on three
-    assert work.contention > 0.9
     work.learn(batch(1, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT))
-    found = need(Load(1.25 * PER_SLOT), work, most=3)
+    found = need(Load(1.25 * PER_SLOT), work, most=40)
+    assert (found.slots, found.bound) == (2, "enough")  # and not as many as there may be
+    found = need(Load(5 * PER_SLOT), work, most=3)
     assert (found.slots, found.bound) == (3, "maximum")
+    # Those that come back in the calm, as a driver restarts, show no more.
+    back = plain(1)
+    back.resized(Curve(2.0, 0.0), 3, (0.0,) * 6, 1e9)
+    while back.trial is not None:
+        back.judge(5, 2.0, 0.1)
+    back.learn(batch(3, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT))
+    assert back.shown > math.log2(2.0 / 1.25)
+    found = need(Load(2 * PER_SLOT), back, most=3, curve=Curve(0.0, 1.0 / PER_SLOT / 3))
+    assert (found.slots, found.bound) == (3, "enough")
     # More that bring nothing do.
     work.resized(CURVE, 3, (0.0,) * 6, 1e9)
     while work.trial is not None:
@@ -273,6 +310,26 @@ def test_fewer_that_took_no_longer_do_not_keep_a_query_from_getting_them_back() 
     work.learn(batch(3, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT, slower=3.0))
     found = need(Load(1.25 * PER_SLOT), work, most=3)
     assert (found.slots, found.bound, found.in_vain_from) == (1, "contention", 1)
+
+
+def test_what_brought_nothing_says_from_where_on() -> None:
+    """A sink that takes four writers and no more: that eight bring nothing says nothing of one."""
+    work = plain(4)
+    work.resized(Curve(0.0, 1.0 / PER_SLOT / 4), 8, (0.0,) * 6, 1e9)
+    while work.trial is not None:
+        work.judge(4000, 10.0, 0.1)
+    work.learn(batch(8, tasks=64, rows=4000, seconds_per_row=1.0 / PER_SLOT, slower=2.0))
+    found = need(Load(6 * PER_SLOT), work, most=8, curve=Curve(0.0, 1.0 / PER_SLOT / 4))
+    assert work.shown > math.log2(2.0 / 1.25)
+    assert (found.bound, found.seen_from) == ("contention", 4)
+
+
+def test_what_is_believed_and_not_sure_asks_for_no_more_than_would_do_without_it() -> None:
+    """By what is believed no number suffices, by what is sure two do: two are tried."""
+    work = plain(1)
+    work.contention, work.shown = 0.95, 0.0
+    found = need(Load(1.25 * PER_SLOT), work, most=40)
+    assert (found.slots, found.bound) == (2, "enough")
 
 
 def test_a_small_step_says_too_little_to_wait_for() -> None:
@@ -302,7 +359,7 @@ def test_of_several_queries_each_counts_for_what_it_uses() -> None:
 
 
 def test_the_worst_reason_is_told() -> None:
-    policy = msgspec.structs.replace(POLICY, maximum_executors=4)
+    policy = replace(POLICY, maximum_executors=4)
     assert bound_of([Need(2), Need(3, bound="driver")], 3, policy) == "driver"
     assert bound_of([Need(2), Need(3, bound="driver")], 5, policy) == "maximum"
     assert bound_of([Need(2)], 4, policy) == "enough"
@@ -407,7 +464,7 @@ class TestOverTime:
         )  # six less sooner
 
     def test_in_quiet_hours_the_number_stands(self) -> None:
-        policy = msgspec.structs.replace(self.policy, executors_quiet_hours=((1320, 360),))
+        policy = replace(self.policy, executors_quiet_hours=((1320, 360),))
         evening, night, morning = 21 * 3600.0, 23 * 3600.0, 30 * 3600.0
         scaler = Scaler()
         assert scaler.decide(9, 9, 4, night, policy) == 4
@@ -467,7 +524,7 @@ class TestOverTime:
         self, needs: list[tuple[float, int, int, int | None]], quiet: float, own: int
     ) -> None:
         """And only where no need of the quiet time, nor what held when it began, was for more."""
-        policy = msgspec.structs.replace(self.policy, executors_quiet_seconds=quiet)
+        policy = replace(self.policy, executors_quiet_seconds=quiet)
         scaler, present, time = Scaler(), 4, 0.0
         given_back, told = -math.inf, [(0.0, 0)]
         for after, number, more, vain in needs:

@@ -433,16 +433,29 @@ def test_a_batch_that_is_mostly_the_drivers_says_little_of_its_stages() -> None:
     assert work.contention < 0.15
 
 
-def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour() -> None:
-    """Twice as many bring a quarter more once contention is below two thirds."""
+@pytest.mark.parametrize("every_seconds", [5, 60, 600])
+def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour(
+    every_seconds: int,
+) -> None:
+    """Twice as many bring a quarter more below two thirds of contention; batches may be rare."""
     work = after_a_change(1.0, 12)
     assert work.shown > 0.8
-    seen = sample(12)
-    looks = 0
-    while work.shown > math.log2(2.0 / 1.25):
-        work.learn(seen)
-        looks += 1
-    assert 30 * 60 < 5 * looks < 90 * 60
+    work.learn(sample(12, time=1e9))
+    for time in range(0, 90 * 60, every_seconds):
+        if work.shown <= math.log2(2.0 / 1.25):
+            break
+        work.learn(sample(12, time=1e9 + time))
+    assert 30 * 60 < time < 90 * 60 - every_seconds
+
+
+def test_what_is_known_when_nobody_kept_when_fades_from_the_next_batch_on() -> None:
+    """As it was saved by an agent of before."""
+    work = after_a_change(1.0, 12)
+    found = work.shown
+    work.learn(sample(12, time=1e9))
+    assert work.shown == found
+    work.learn(sample(12, time=1e9 - 60))  # a clock that was set
+    assert work.shown == found
 
 
 def test_one_slow_batch_is_no_contention() -> None:
@@ -459,11 +472,50 @@ def test_the_last_eight_tell_the_shape_of_a_batch() -> None:
     assert work.stage_ratio(100) == pytest.approx(1 / 12)
 
 
-def test_fewer_slots_tell_as_well() -> None:
+def test_fewer_slots_tell_only_that_more_do_help() -> None:
+    """Where batches take no longer on fewer, Java may have got faster: they say nothing."""
+    for shared, least, most in ((0.0, 0.0, 0.3), (1.0, 0.5, 1.0)):
+        work = after_a_change(1.0, 4)
+        before = work.contention, work.shown
+        then = work.resized(Curve(0.1, 0.01), 1, SURE, 1e9)
+        truly = (1 / 4) ** (shared - work.contention)
+        for _ in range(5):
+            work.judge(3000, 0.1 + (then.seconds(3000) - 0.1) * truly, SIGMA)
+        assert least <= work.contention <= min(most, before[0])
+        assert work.shown <= before[1]
     work = learned(*(sample(4) for _ in range(5)))
     work.resized(Curve(0.0, 0.01), 1, SURE, 1e9)
-    for _ in range(3):
-        work.judge(100, 100 * 0.01 * 4 ** (1.0 - 0.8), SIGMA)
+    while work.trial is not None:
+        work.judge(100, 1.0, SIGMA)  # as on four
+    assert (work.contention, work.shown) == (0.0, 0.0)
+    assert work.contention_doubt == pytest.approx(0.3)
+
+
+def test_what_small_batches_showed_is_not_sure_of_large_ones() -> None:
+    """Brought back in a calm: of few rows little is the rows'."""
+    work = learned(*(sample(1) for _ in range(5)))
+    work.resized(Curve(0.0, 1.0), 3, SURE, 1e9)
+    while work.trial is not None:
+        work.judge(5, 5.0, SIGMA)
+    assert work.shown > math.log2(2.0 / 1.25)
+    assert work.believed_at(5) == (work.contention, work.shown)
+    assert work.believed_at(15)[1] < math.log2(2.0 / 1.25)
+    assert work.believed_at(500) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("busy", [0.0, 1.0])
+def test_what_others_took_meanwhile_is_not_taken_for_what_is_shared(busy: float) -> None:
+    """Twice the slots for two queries where there was one: each has as many as before."""
+    work = learned(*(sample(4, tasks=64) for _ in range(5)))
+    then = work.resized(Curve(0.1, 0.01), 8, SURE, 1e9)
+    while work.trial is not None:
+        work.judge(3000, 2.0 * then.seconds(3000), SIGMA, alone=busy == 0.0, busy=busy)
+    assert (work.shown > math.log2(2.0 / 1.25)) is (busy == 0.0)
+    # Those that were there before the change are no news.
+    work.judge(3000, 1.0, SIGMA, busy=busy)
+    then = work.resized(Curve(0.1, 0.01), 16, SURE, 1e9)
+    while work.trial is not None:
+        work.judge(3000, 2.0 * then.seconds(3000), SIGMA, busy=busy)
     assert work.contention > 0.5
 
 

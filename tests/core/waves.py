@@ -19,15 +19,16 @@ def batch(
     driver: float = 0.0,
     share: float = 1.0,
     files: int = 0,
+    time: float = 0.0,
 ) -> Sample:
     """One stage of even tasks.
 
     ``slower``: every task, by so much; ``longest``: seconds of one task beside them, none of them
     shorter; ``driver``: seconds in which no task runs; ``share`` of the slots that it has;
-    ``files`` that it scanned.
+    ``files`` that it scanned; ``time`` when it began.
     """
     work = slower * rows * seconds_per_row
     slowest = max(longest, work / tasks)
     seconds = max(slowest, math.ceil(tasks / slots) * work / tasks) / share
     group = StageGroup(tasks, work, slowest, seconds)
-    return Sample(rows, seconds + driver, BatchWork(slots, (group,)), files)
+    return Sample(rows, seconds + driver, BatchWork(slots, (group,)), files, time)

@@ -190,7 +190,37 @@ def test_those_beyond_the_number_go_newest_first_once_no_job_runs() -> None:
     bench.executors.ask(2)
     assert bench.spark.gone == [["2", "3"]]
     assert bench.executors.present() == 2
-    assert bench.spark.totals == [2], "it is asked once"
+    bench.time += 30
+    bench.executors.ask(2)
+    assert bench.spark.totals == [2, 2], "once more while others are there than were asked for"
+
+
+@pytest.mark.parametrize(("wanted", "there"), [(5, 2), (1, 2)])
+def test_a_cluster_manager_that_forgot_what_was_asked_for_is_asked_again(
+    wanted: int, there: int
+) -> None:
+    """As YARN's ApplicationMaster and a standalone Master do, when they are restarted."""
+    bench = Bench(**{"spark.executor.instances": "2"})
+    bench.spark.jobs = [7]  # so none is sent away meanwhile
+    bench.executors.ask(wanted)
+    bench.spark.names = [str(number) for number in range(wanted)]
+    bench.time += 3600
+    bench.executors.ask(wanted)
+    assert bench.spark.totals == [wanted], "it has what was asked for"
+    bench.spark.names = [str(10 + number) for number in range(there)]
+    bench.executors.ask(wanted)
+    bench.time += 29
+    bench.executors.ask(wanted)
+    assert bench.spark.totals == [wanted] * 2, "not with each heartbeat: they may be on their way"
+    bench.time += 1
+    bench.executors.ask(wanted)
+    assert bench.spark.totals == [wanted] * 3
+    # For how long late ones are looked out for begins with no such word.
+    bench.spark.names = ["20", "21"]
+    bench.executors.ask(None)
+    bench.time += 600
+    bench.executors.ask(None)
+    assert "asked" not in bench.executors.standing()
 
 
 def test_while_a_job_runs_none_goes_however_long_it_has_no_task() -> None:

@@ -77,6 +77,8 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     on_trial: bool = False  # whether more would help shows when what came last has been judged
     #: Slots before those that came last, where it has just shown that these surely do not pay.
     in_vain_from: int | None = None
+    #: Slots from which on more were seen to bring nothing: what fewer would digest was not seen.
+    seen_from: int = 0
 
 
 def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: float) -> Need | None:
@@ -96,7 +98,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
     def capacity(curve: Curve) -> float:
         return curve.rows_in(cycle) / cycle
 
-    def at(slots: int, contention: float | None = None) -> float:
+    def at(slots: int, contention: float) -> float:
         return capacity(work.curve_at(curve, slots, contention=contention))
 
     def pays(slots: int, more: int, contention: float) -> bool:
@@ -104,28 +106,26 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
         then = at(more, contention)
         return worth_it(then / now, slots, more) if now > 0.0 else then > 0.0
 
-    best = at(usable)
+    believed, shown = work.believed_at(curve.rows_in(cycle))
     bound: Bound = "enough"
-    if best < needed:
+    suffices = usable
+    if at(usable, believed) < needed:
+        # By what is believed none does: then by what is sure, while more may be worth it.
+        believed = shown
+        suffices = _least(lambda count: not pays(count, min(2 * count, usable), shown), usable)
+    if at(suffices, believed) < needed:
         beyond = min(2 * usable, tasks)
-        if beyond > usable and pays(usable, beyond, work.shown):
+        if beyond > usable and pays(usable, beyond, shown):
             bound = "maximum"
-        elif at(beyond, 0.0) > at(beyond, work.shown) * (1.0 + PAYS):
+        elif at(beyond, 0.0) > at(beyond, shown) * (1.0 + PAYS):
             bound = "contention"
         elif work.driver_seconds > work.longest_seconds:
             bound = "driver"
         else:
             skewed = work.longest_seconds > SKEWED * work.task_seconds / work.tasks
             bound = "critical_path" if skewed else "tasks"
-
-    if bound == "enough":
-        slots = _least(lambda count: at(count) >= needed, usable)
-        roomy = _least(lambda count: at(count) >= needed * (1.0 + ROOM), usable)
-    else:
-        # Where it may be worth it, it is.
-        slots = roomy = _least(
-            lambda count: not pays(count, min(2 * count, usable), work.shown), usable
-        )
+    slots = _least(lambda count: at(count, believed) >= needed, suffices)
+    roomy = _least(lambda count: at(count, believed) >= needed * (1.0 + ROOM), suffices)
     # What came last looks as if more were in vain, and may be cold: first its trial.
     now = work.slots or usable
     on_trial = False
@@ -135,7 +135,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
     last, in_vain_from = work.brought, None
     if last is not None and not work.told and last.slots == work.slots and in_vain(last):
         in_vain_from = last.before
-    here, there = capacity(curve), at(slots)
+    here, there = capacity(curve), at(slots, believed)
     return Need(
         slots,
         roomy,
@@ -145,6 +145,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
         work.slots_had,
         on_trial,
         in_vain_from,
+        last.before if last is not None and bound == "contention" else 0,
     )
 
 

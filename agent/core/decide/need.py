@@ -20,9 +20,13 @@ def need(query: Query, ended: Ended) -> None:
     if query.untold():
         query.sizing.need = None  # it is of a run before, which read from elsewhere
         return
-    looked_at = ended.work is not None and ended.work.groups
-    if looked_at and not ended.replayed and capacity_known(query):
-        _renew(query, ended.settings, query.arrival_rows())
+    sizing = query.sizing
+    if ended.work is not None and ended.work.groups:
+        sizing.need_time, sizing.untold_batches = ended.time, 0
+        if not ended.replayed and capacity_known(query):
+            _renew(query, ended.settings, query.arrival_rows())
+    elif ended.batch.rows:
+        sizing.untold_batches += 1
 
 
 def need_at_rest(query: Query, settings: QueryPolicy, *, found_nothing: bool) -> None:

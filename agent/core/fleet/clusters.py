@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent.core.fleet.liveness import Wakefulness
     from agent.core.fleet.replies import Replies
     from agent.core.fleet.roster import Roster
-    from agent.core.policy import Policy
+    from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
 
 
@@ -25,9 +25,17 @@ def _in_vain_from(need: Need, slots_each: float) -> int | None:
     return None if slots is None else math.ceil(slots / slots_each - 1e-9)
 
 
-def _works_unknown(query: Query) -> bool:
-    """Whether it read rows, and nobody knows what it needs: its stages cannot be had, or more."""
-    return query.sizing.need is None and query.totals.rows > 0
+def _works_unknown(query: Query, settings: QueryPolicy) -> bool:
+    """Whether it read rows, and nobody knows what it needs: its stages cannot be had, or more.
+
+    Nor what it needs now, where they were told once and have not been for a quiet time. Most
+    batches are not looked at, and one may be the one in which executors came.
+    """
+    sizing = query.sizing
+    if sizing.need is None:
+        return query.totals.rows > 0
+    since = (query.batch.end_time or 0.0) - sizing.need_time
+    return sizing.untold_batches > 1 and since >= settings.executors_quiet_seconds
 
 
 class ExecutorsOrder(msgspec.Struct, frozen=True):
@@ -107,13 +115,13 @@ class Clusters:
         self, known: _Cluster, live: list[Query], application_id: str, time: float
     ) -> None:
         """The job's own number, where it stays unknown whether fewer do."""
-        if not any(_works_unknown(one) for one in live):
+        settings = self._replies.agreement(application_id).settings
+        if not any(_works_unknown(one, settings) for one in live):
             known.unknown_time = None
             return
         if known.unknown_time is None:
             known.unknown_time = time
         wanted, own = known.scaler.wanted, known.own
-        settings = self._replies.agreement(application_id).settings
         lasts = time - known.unknown_time >= settings.executors_quiet_seconds
         if lasts and wanted is not None and wanted < own:
             known.scaler.decide(
@@ -150,15 +158,19 @@ class Clusters:
         known.seen_time = time
         live = self._live(application_id)
         # One of which nothing is known, that never read a row, and has none to read, needs nothing.
+        agreed = self._replies.agreement(application_id)
+        settings = agreed.settings
         asking = [one for one in live if one.sizing.need is not None or not one.rests()]
-        found = [one.sizing.need for one in asking if one.sizing.need is not None]
+        found = [
+            one.sizing.need
+            for one in asking
+            if one.sizing.need is not None and (one.rests() or not _works_unknown(one, settings))
+        ]
         if not found:
             return
         each = known.told.slots / known.told.present
         number = math.ceil(slots_of(found) / each - 1e-9)
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
-        agreed = self._replies.agreement(application_id)
-        settings = agreed.settings
         known.bound = bound_of(found, number, settings)
         scaler = known.scaler
         on_trial = any(need.on_trial for need in found)
@@ -173,8 +185,11 @@ class Clusters:
         if len(found) < len(asking):
             # Of one query nothing is known yet: it may need whatever the others do not.
             roomy = max(roomy, present, known.own)
-        elif any(_works_unknown(one) for one in live):
+        elif any(_works_unknown(one, settings) for one in live):
             roomy = max(roomy, known.own)  # it rests, and what it needs then stays unknown
+        # That more bring nothing to a sink that is full says nothing of one with room.
+        in_vain = max([need.seen_from for need in found])
+        roomy = max(roomy, min(math.ceil(in_vain / each - 1e-9), known.own))
         known.scaler.decide(
             number,
             roomy,

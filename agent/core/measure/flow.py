@@ -200,10 +200,11 @@ def work(query: Query, ended: Ended) -> None:
     known.slots, known.lost = ended.work.slots, None
     if batch.rows and batch.seconds and not ended.replayed:
         sigma = query.sizing.cost.cautious_sigma
-        known.judge(batch.rows, batch.seconds, sigma, alone=ended.beside is None)
+        alone, busy = ended.beside is None, 0.0 if ended.beside is None else ended.beside.busy
+        known.judge(batch.rows, batch.seconds, sigma, alone=alone, busy=busy)
         if ended.work.groups:
             files = [one.admitted or 0 for one in query.sources if one.unit == "files"]
-            known.learn(Sample(batch.rows, batch.seconds, ended.work, sum(files)))
+            known.learn(Sample(batch.rows, batch.seconds, ended.work, sum(files), batch.time))
 
 
 def cost(query: Query, ended: Ended) -> None:

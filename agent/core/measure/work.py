@@ -39,12 +39,12 @@ MOVE_BATCHES: Final = 2
 #: 2.2 to 3 times the rows. And how far each change of slots may find it from the one before: a sink
 #: that a calm does not fill is full in a burst.
 CONTENTION_SPREAD: Final = 0.3
-#: What is believed of it fades by this with each batch that is looked at, one every five seconds at
-#: most: where more slots brought nothing, they get another chance in about an hour.
-CONTENTION_FADE: Final = 0.9996
-#: A scan that more slots did not cut finer is not expected to be for so many looks, about an hour:
-#: as what is shared is, it is remembered until contention would have faded by its spread.
-_UNCUT_LOOKS: Final = round(CONTENTION_SPREAD / (1.0 - CONTENTION_FADE))
+#: In so many seconds what is believed of it falls to a third (by e): where more slots brought
+#: nothing, they get another chance in about an hour, however rare batches are.
+CONTENTION_FADE_SECONDS: Final = 12_500.0
+#: A scan that more slots did not cut finer is not expected to be for so long, about an hour: as
+#: what is shared is, it is remembered until contention would have faded by its spread.
+_UNCUT_SECONDS: Final = CONTENTION_SPREAD * CONTENTION_FADE_SECONDS
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +54,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     work: BatchWork
     files: int = 0  # that it read
+    time: float = 0.0  # when it began, epoch seconds; 0 where that was not kept
 
 
 class Trial(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +69,8 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     doubt: Covariance  # of that
     reach: float  # the most rows that were seen before
     prior: tuple[float, float]  # contention and its variance, before any of the batches
+    busy: float = 0.0  # busy shares of the queries beside it, before
+    rows: int = 0  # the most of a batch judged
     # Of all batches judged, weighted by one over the variance of the log of what each took over
     # what was foretold, sums of: steps squared; steps times the doubt of what was before, steps
     # times those logs; and the first as if all had been warm.
@@ -113,6 +116,7 @@ class Brought(msgspec.Struct, frozen=True, gc=False):
     slots: int
     rows_ratio: float  # rows a second over those before, as its trial's batches were
     shown: float = 0.0  # of contention, what its trial left as sure
+    rows: int = 0  # the most that one of these batches had; 0 where that was not kept
 
 
 class Work(msgspec.Struct):
@@ -124,9 +128,7 @@ class Work(msgspec.Struct):
     variance: float = CONTENTION_SPREAD**2  # of contention
     #: Of it, what is sure: a deviation less than was believed when the last trial of more slots
     #: ended. To take a scaling for one in vain starves the query, the other way it costs an
-    #: executor. That small batches took no longer on fewer slots does not say so: little of them
-    #: is their rows', and Java may still have been getting faster (seen on a real Spark: .76 to .97
-    #: of contention where rows only slept).
+    #: executor.
     shown: float = 0.0
     trial: Trial | None = None
     brought: Brought | None = None
@@ -134,7 +136,8 @@ class Work(msgspec.Struct):
     #: Rows and seconds of the first batch that ran while slots went: the state that they held is
     #: loaded in it.
     lost: tuple[int, float] | None = None
-    uncut: int = 0  # looks for which no scan is expected to be cut finer
+    uncut_until: float = 0.0  # epoch seconds: before, no scan is expected to be cut finer
+    busy: float = 0.0  # busy shares of the queries beside it, in the newest batch
     #: By which the first batch after a change took longer than the next ones say: state that is
     #: loaded anew, and what else a change costs once.
     move_seconds: float = 0.0
@@ -159,17 +162,33 @@ class Work(msgspec.Struct):
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
         kept = self.samples[-(MOST_SAMPLES - 1) :]
-        if kept and not self.uncut and _is_not_cut(kept[-1], sample):
-            self.uncut = _UNCUT_LOOKS
-            kept = [msgspec.structs.replace(one, work=as_cut(one.work)) for one in kept]
-        if self.uncut:
-            self.uncut -= 1
-        else:
+        if kept and sample.time >= self.uncut_until and _is_not_cut(kept[-1], sample):
+            self._not_cut(sample.time)
+            kept = self.samples[-(MOST_SAMPLES - 1) :]
+        if sample.time >= self.uncut_until:
             work = scanned(sample.work, sample.files)
             sample = msgspec.structs.replace(sample, work=work)
+        if kept and kept[-1].time:
+            faded = math.exp(-max(sample.time - kept[-1].time, 0.0) / CONTENTION_FADE_SECONDS)
+            self.contention *= faded
+            self.shown *= faded
         self.samples = [*kept, sample]
-        self.contention *= CONTENTION_FADE
-        self.shown *= CONTENTION_FADE
+
+    def _not_cut(self, time: float) -> None:
+        """For a while more slots are not expected to cut a scan finer."""
+        self.uncut_until = time + _UNCUT_SECONDS
+        self.samples = [msgspec.structs.replace(one, work=as_cut(one.work)) for one in self.samples]
+
+    def believed_at(self, rows: float) -> tuple[float, float]:
+        """Contention of batches of so many rows, and what of it is sure.
+
+        Of those much larger than the batches that showed it little is known: of small ones little
+        is their rows'.
+        """
+        last, doubt = self.brought, 0.0
+        if last is not None and rows > last.rows > 0:
+            doubt = BEYOND * math.log(rows / last.rows) / math.log(last.slots / last.before)
+        return max(self.contention - doubt, 0.0), max(self.shown - doubt, 0.0)
 
     def unsteady(self, rows: int, seconds: float, slots: int) -> None:
         """A batch during which slots came or went, and so many are left: teaches only the latter.
@@ -204,7 +223,7 @@ class Work(msgspec.Struct):
             self.variance = cut.variance
         if cut is None or cut.slots == slots:
             prior = self.contention, self.variance
-            cut = Trial(curve, prior[0], 0.0, prior[1], was, curve, doubt, reach, prior)
+            cut = Trial(curve, prior[0], 0.0, prior[1], was, curve, doubt, reach, prior, self.busy)
         then = self.curve_at(curve, slots, now=was)
         step = math.log(slots / cut.slots)
         if not onward:
@@ -236,16 +255,27 @@ class Work(msgspec.Struct):
         self.trial = trial
         return then
 
-    def judge(self, rows: int, seconds: float, sigma: float, *, alone: bool = True) -> None:
+    def judge(
+        self,
+        rows: int,
+        seconds: float,
+        sigma: float,
+        *,
+        alone: bool = True,
+        busy: float = 0.0,
+    ) -> None:
         """Holds a batch after a change of slots against what was foretold of it.
 
         ``sigma``: deviation of the log of its time, by its own noise. ``alone``: no batch of
-        another query took its slots meanwhile.
+        another query took its slots meanwhile. ``busy``: the busy shares of the others together;
+        where they were less before, what more slots brought went to them.
         """
+        self.busy = busy
         trial = self.trial
         if trial is None:
             return
-        before, then = trial.before.seconds(rows), trial.curve.seconds(rows)
+        others = (1.0 + busy) / (1.0 + trial.busy)
+        before, then = others * trial.before.seconds(rows), others * trial.curve.seconds(rows)
         if before <= 0.0 or then <= 0.0:
             return
         first, logs, rest, later = trial.first, trial.logs, trial.rest, trial.later
@@ -255,12 +285,13 @@ class Work(msgspec.Struct):
             logs, rest = logs + math.log(before / seconds), rest + math.log(seconds / then)
             later += 1
             trial = msgspec.structs.replace(trial, alone=trial.alone and alone)
-            trial = self._believe(trial, rows, then, seconds, sigma)
+            trial = self._believe(trial, rows, then / others, seconds / others, sigma)
         if later >= MOVE_BATCHES:
             self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
         trial = msgspec.structs.replace(
             trial,
             seen=trial.seen + 1,
+            rows=max(trial.rows, rows),
             seconds=trial.seconds + seconds,
             logs=logs,
             first=first,
@@ -275,7 +306,10 @@ class Work(msgspec.Struct):
         if trial.step > 0.0 and self.slots is not None:
             self.shown = max(self.contention - self.contention_doubt, 0.0)
             ratio = math.exp(logs / later)
-            self.brought = Brought(trial.slots, self.slots, ratio, self.shown)
+            self.brought = Brought(trial.slots, self.slots, ratio, self.shown, trial.rows)
+            scans = [group for group in self.samples[-1].work.groups[:1] if _is_skewed(group)]
+            if scans and self.samples[-1].work.slots == self.slots:  # and not for being cold
+                self._not_cut(self.samples[-1].time)
             # What others took looks like what is shared, and goes with them.
             self.told = not trial.alone
 
@@ -301,7 +335,13 @@ class Work(msgspec.Struct):
             score=trial.score + weight * math.log(taken / foretold),
             warm=trial.warm + warm * trial.step,
         )
-        self.contention, self.variance = trial.believed()
+        found, variance = trial.believed()
+        if trial.step < 0.0 and found > trial.prior[0]:
+            # That small batches took no longer on fewer does not say that more bring nothing:
+            # little of them is their rows', and Java may still have been getting faster (seen on a
+            # real Spark: .76 to .97 of contention where rows only slept).
+            found, variance = trial.prior
+        self.contention, self.variance = found, variance
         # That more slots do help, as fewer starve the query, counts at once.
         self.shown = min(self.shown, self.contention + self.contention_doubt)
         return trial
@@ -374,19 +414,18 @@ class Work(msgspec.Struct):
 
 
 def _is_not_cut(before: Sample, now: Sample) -> bool:
-    """Whether more slots did not cut the scan finer, as was expected of them.
-
-    So it is where the number of tasks was told, or one file takes most of the time.
-    """
+    """Whether more slots did not cut the scan finer, as was expected: its number was told."""
     slots = now.work.slots
     if slots <= before.work.slots or not before.work.groups or not now.work.groups:
         return False
     was, scan = before.work.groups[0], now.work.groups[0]
-    if was.most_tasks <= was.tasks:
-        return False
-    if scan.tasks < min(was.tasks_at(slots), now.files):
-        return True
-    return scan.longest_seconds > SKEWED * scan.task_seconds / scan.tasks
+    return was.most_tasks > was.tasks and scan.tasks < min(slots, now.files)
+
+
+def _is_skewed(scan: StageGroup) -> bool:
+    """Whether one file takes most of the time of what more slots would cut finer."""
+    finer = scan.most_tasks > scan.tasks
+    return finer and scan.longest_seconds > SKEWED * scan.task_seconds / scan.tasks
 
 
 def _group_seconds(group: StageGroup, seen: int, slots: float, contention: float) -> float:

@@ -83,7 +83,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         _of(lambda one: one.contention),
         unit="ratio",
         running=True,
-        note="Learned from what more or fewer executors brought; 0 until the number has changed.",
+        note="Learned from what more executors brought, less where fewer cost more than that; 0 "
+        "until some came.",
         not_shown="`weir_executors_bound` says when it matters",
         formula=WORK.of("Work.judge"),
     ),
