@@ -508,6 +508,10 @@ class Query(msgspec.Struct):
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
         return sum([source.pressing_at(time) for source in self.sources])
 
+    def took_units(self) -> bool:
+        """Whether the last batch took anything from a source: a batch without rows may have."""
+        return any(source.admitted for source in self.sources)
+
     def holds_back(self) -> bool:
         """Whether a limit holds back more than the next batch takes, as far as is known now."""
         return any(s.limit is not None and (s.backlog or 0) > s.limit for s in self.sources)

@@ -49,6 +49,12 @@ class World:
         assert self.view.spiral.phase == "spiralling"
         assert self.view.required_capacity_ratio > 1.0
 
+    def runs_without_rows(self, seconds: float) -> None:
+        """As a query with timers does at each trigger, so that none ever finds nothing."""
+        until = self.driver.time + seconds
+        while self.driver.time < until:
+            self.send(self.driver.progress(0, 0.5, backlog=self.backlog, gap=IDLE_SECONDS))
+
     def finds_nothing(self, seconds: float, *, as_progress: bool = False) -> None:
         until = self.driver.time + seconds
         while self.driver.time < until:
@@ -77,6 +83,13 @@ def test_what_was_foreseen_is_over_once_nothing_comes(told: bool, as_progress: b
     assert view.capacity_short_since_time is None
     assert view.target_feasible is True
     assert view.attention.level == "idle"
+
+
+def test_growth_is_over_for_a_query_with_timers_too() -> None:
+    world = World(told=True)
+    world.overloaded()
+    world.runs_without_rows(world.seconds + IDLE_SECONDS)
+    assert world.view.spiral.phase == "none"
 
 
 def test_a_pause_shorter_than_its_batches_says_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -177,6 +178,26 @@ def test_whatever_a_future_spark_writes_never_breaks_more_than_its_event(
         assert str(error).startswith("body.")  # noqa: PT017
     else:
         assert isinstance(decoded.body, ProgressEvent)
+
+
+@pytest.mark.parametrize("far", ["57854-11-30T07:26:40.000Z", "+57854-11-30T07:26:40.000Z"])
+def test_milliseconds_taken_for_seconds_are_far_ahead_and_not_unknown(far: str) -> None:
+    """As Spark 3.5 writes them, and 4: years that ISO 8601 as Python reads it has no place for."""
+    told = {"watermark": far, "max": far, "avg": far, "min": "2026-11-21T08:55:02.865Z"}
+    event = {
+        "type": "progress",
+        "time": "2026-11-21T08:55:02.865Z",
+        "body": {**PROGRESS, "eventTime": told},
+    }
+    body = decode_event(event, 1).body
+    assert isinstance(body, ProgressEvent)
+    last = datetime.max.replace(microsecond=0, tzinfo=timezone.utc).timestamp()
+    found = (
+        body.progress.watermark_time,
+        body.progress.greatest_event_time,
+        body.progress.mean_event_time,
+    )
+    assert found == (last, last, last)
 
 
 @given(st.binary(max_size=200))

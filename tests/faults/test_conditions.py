@@ -184,6 +184,7 @@ def test_what_pyspark_says_is_not_read_as_sparks(said: str, what: str) -> None:
         ("UDF_PYSPARK_ERROR.UNKNOWN", "user_code", ""),
         ("DELTA_SCHEMA_CHANGED", "source", "schema"),
         ("DELTA_STREAMING_SCHEMA_LOG_DESERIALIZE_FAILED", "checkpoint", "corrupt"),
+        ("DELTA_STREAMING_TRAILING_COMMIT_MISSING", "source", "gone"),  # 4.2: delta-io/delta#6314
         ("CAST_INVALID_INPUT", "user_code", "bug"),
         ("UNRESOLVED_COLUMN.WITH_SUGGESTION", "user_code", "schema"),
         ("STREAMING_OUTPUT_MODE.INVALID", "user_code", "setting"),

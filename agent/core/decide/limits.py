@@ -351,6 +351,8 @@ def after_batch(query: Query, ended: Ended) -> None:
             _hold_again(query, time, settings)
         elif hold == "hold:late_rows":
             _as_configured(query, time, policy)
+        elif hold == "hold:empty":
+            _go_past(query, ended, controlled, size)
         measure.add(query.totals.grants, query.sizing.reason)
         return
     full, reach = _full_rows(query, controlled), query.sizing.reach
@@ -411,6 +413,33 @@ def after_batch(query: Query, ended: Ended) -> None:
         elif not _told(source, step, size.deadband):
             detail = _explain(query, batch, size, changed=ended.changed)
             _decide(query, source, step, time, policy, detail=detail)
+
+
+def _go_past(query: Query, ended: Ended, controlled: list[Source], size: Size | None) -> None:
+    """Larger limits after a batch that took all that its limits let it and told of no row.
+
+    Spark plans offsets that retention has deleted (``failOnDataLoss=false``), or that hold an
+    aborted transaction, as any others, up to the limit: under one that was learned of rows a query
+    could be at it for hours. Twice as many cost no more than twice what these did; and should they
+    hold rows, no more than are read within what a backlog may be caught up in.
+    """
+    seconds, cost, settings = ended.batch.seconds, query.sizing.cost, ended.settings
+    if size is None or not seconds:
+        return
+    most_rows = min(cost.curve.rows_in(settings.catch_up_seconds), size.deadline_rows)
+    room = max(settings.target_seconds, 2.0 * (cost.fixed_cost or 0.0)) / seconds
+    for source in controlled:
+        if source.current is None or not (source.admitted and source.ratio and _reached(source)):
+            continue
+        most = [MOST_LIMIT, settings.maximum_limit]
+        if not settings.above_configured:
+            most.append(source.configured)
+        wanted = min(source.current * min(room, 2.0), most_rows / source.ratio)
+        limit = int(min([wanted, *(bound for bound in most if bound is not None)]))
+        if limit > source.current:
+            took = f"took {source.admitted:,} {source.unit}, as its limit is, and read no row"
+            _decide(query, source, Step(limit, "raise"), ended.time, ended.policy, detail=took)
+            query.sizing.reason = "raise"
 
 
 def _reason_to_hold(

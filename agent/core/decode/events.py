@@ -9,6 +9,7 @@ silence a query.
 from __future__ import annotations
 
 import contextlib
+import re
 from itertools import islice
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -57,6 +58,9 @@ MAX_TEXT: Final = 16 * 1024  # of any one text we keep
 MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
 MAX_DESCRIPTION: Final = 500
 MAX_HOST: Final = 253  # as long as a name in DNS can be
+#: Of a year after 9999, and the last second before: ISO 8601 as Python reads it ends there.
+_FAR_YEAR: Final = re.compile(r"\+?\d{5,9}-\d\d-\d\dT")
+_LAST_SECONDS: Final = 253_402_300_799.0
 
 EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
 
@@ -541,9 +545,9 @@ def _progress(body: _EventBody) -> Progress:
         _watermark(event_time.get("watermark")),
         _described(_mapping(body.sink).get("description")),
         "watermark" in event_time,
-        _time_or_none(event_time.get("min")),
-        _time_or_none(event_time.get("max")),
-        _time_or_none(event_time.get("avg")),
+        _event_time(event_time.get("min")),
+        _event_time(event_time.get("max")),
+        _event_time(event_time.get("avg")),
     )
 
 
@@ -826,8 +830,17 @@ def _time_or_none(value: object) -> float | None:
         return None
 
 
+def _event_time(value: object) -> float | None:
+    """Of a year of five digits, as of milliseconds that were taken for seconds, the last of 9999.
+
+    Spark writes it with a sign before it or without, and Python reads neither.
+    """
+    far = isinstance(value, str) and _FAR_YEAR.match(value)
+    return _LAST_SECONDS if far else _time_or_none(value)
+
+
 def _watermark(value: object) -> float | None:
-    time = _time_or_none(value)
+    time = _event_time(value)
     return None if time is None or time <= 0 else time  # 1970 is Spark's "no watermark yet"
 
 

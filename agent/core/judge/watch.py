@@ -129,8 +129,10 @@ def checkpoint(query: Query, ended: Ended) -> None:
 
 def backlog_left(query: Query, ended: Ended) -> None:
     """What it left behind: batch by batch, not what came since."""
-    batch = ended.batch
-    query.watched.lag_window.add(LagPoint(batch.time, batch.rows, query.left_rows()))
+    batch, rows = ended.batch, ended.batch.rows
+    if rows == 0 and query.took_units():
+        rows = None  # it went on, through offsets without rows, or past what Spark counts
+    query.watched.lag_window.add(LagPoint(batch.time, rows, query.left_rows()))
 
 
 def growth(query: Query, ended: Ended) -> None:
@@ -151,6 +153,9 @@ def growth(query: Query, ended: Ended) -> None:
         query.watched.spiral.replay_timed_out = False
         if batch.batch_id is not None and batch.batch_id == query.watched.spiral.open_batch_id:
             query.watched.spiral.forget_open()
+        if batch.rows == 0 and not query.took_units():
+            # A query with timers runs one at each trigger, and so has none that finds nothing.
+            quiet(query, batch.time + (batch.seconds or 0.0))
         return
     spiral.judge(query.watched.spiral, _surroundings(query, ended.policy))
 

@@ -64,7 +64,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda operator: operator.bytes,
         unit="bytes",
         running=True,
-        note="As Spark reports it in `memoryUsedBytes`.",
+        note="As Spark reports it in `memoryUsedBytes`. With RocksDB's `boundedMemoryUsage` Spark "
+        "before 4.1 reports what all state stores of an executor share once for each partition, or "
+        "0.",
     ),
     OPERATOR.gauge(
         "weir_state_commit_seconds",
