@@ -508,9 +508,12 @@ class Query(msgspec.Struct):
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
         return sum([source.pressing_at(time) for source in self.sources])
 
-    def took_units(self) -> bool:
-        """Whether the last batch took anything from a source: a batch without rows may have."""
-        return any(source.admitted for source in self.sources)
+    def took_offsets(self) -> bool:
+        """Whether the last batch took offsets of a source: they need not hold rows.
+
+        Files that are taken and hold none are passed over, and that is told.
+        """
+        return any(source.admitted for source in self.sources if source.unit == "rows")
 
     def holds_back(self) -> bool:
         """Whether a limit holds back more than the next batch takes, as far as is known now."""

@@ -107,18 +107,28 @@ class Driver:
 def _at_work(group):
     """Threads of a process group that do not stand still, where ``/proc`` tells; else none."""
     found = []
-    for process in psutil.pids():
+    for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile
-            if os.getpgid(process) != group:
-                continue
-            for thread in Path(f"/proc/{process}/task").iterdir():
-                # proc(5): a name in brackets, which may hold any of them, and then the state.
-                state = (thread / "stat").read_text().rpartition(") ")[2][:1]
-                # One that starts a program waits until it runs, and cannot be stopped meanwhile.
-                starts = state == "D" and psutil.Process(process).children()
-                if state not in "TtZX" and not starts:
-                    found.append(f"{thread.name} {state}")
+            if os.getpgid(process.pid) == group:
+                found += [f"{thread} {state}" for thread, state in _threads(process)]
     return found
+
+
+def _threads(process):
+    for thread in Path(f"/proc/{process.pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            # proc(5): a name in brackets, which may hold any of them, and then the state.
+            state = (thread / "stat").read_text().rpartition(") ")[2][:1]
+            if state not in "TtZX" and not (state == "D" and _starts_one(process)):
+                yield thread.name, state
+
+
+def _starts_one(process):
+    """Whether a thread waits for a program that it starts, and that is stopped before it runs.
+
+    Until then it has the name of who starts it, and that thread cannot be stopped either.
+    """
+    return any(child.cmdline() == process.cmdline() for child in process.children())
 
 
 def make_input(folder, files=24, rows=10):

@@ -77,6 +77,16 @@ class World:
         event["work"] = {"slots": slots, "steady": steady, "stages": [stage] if steady else []}
         return self.send(event)
 
+    def batch_of_a_second(self, arriving: float, *, looked_at: bool) -> Receipt:
+        """One after the other, as their stages are told or not."""
+        rows, slots = round(arriving), self.present
+        seconds = math.ceil(24 / slots) * rows / PER_SLOT / 24
+        stage = {"tasks": 24, "task_seconds": rows / PER_SLOT, "begin_seconds": 0.0}
+        stage |= {"longest_seconds": rows / PER_SLOT / 24, "seconds": seconds}
+        event = self.driver.progress(rows, seconds, backlog=0, gap=max(1.0 - seconds, 0.0))
+        event["work"] = {"slots": slots, "steady": True, "stages": [stage] if looked_at else []}
+        return self.send(event)
+
     def heartbeat_of_none(self) -> Receipt:
         """The application lives on without a query."""
         told = {"present": self.present, "slots": self.present, "asked": self.asked}
@@ -407,6 +417,33 @@ def test_the_jobs_own_number_comes_back_where_stages_are_told_no_more(told_again
         receipt = world.heartbeat()
         world.asked = receipt.executors.wanted if receipt.executors else world.asked
     assert (world.asked, told_again) in ((6, False), (2, True))
+
+
+@pytest.mark.parametrize("looks", [5, 40])
+def test_that_most_batches_are_not_looked_at_gives_nothing_back(looks: int) -> None:
+    """A driver looks every five seconds, or every thirty where it finds none, and says so."""
+    world = World(executors_quiet_seconds=0.0)
+    world.configured = world.present = 6
+    world.run(50.0, 20)
+    assert world.present == 1
+    for second in range(160):
+        world.batch_of_a_second(50.0, looked_at=second % looks == 0)
+        receipt = world.heartbeat()
+        assert receipt.executors is not None
+        assert receipt.executors.wanted == 1, second
+
+
+def test_one_batch_of_which_no_stage_is_told_may_be_the_one_in_which_executors_came() -> None:
+    world = World(executors_quiet_seconds=300.0)
+    world.configured = world.present = 6
+    world.run(50.0, 60)
+    assert world.present == 1
+    for number in range(12):  # one in ten minutes
+        world.driver.time += 600.0
+        world.batch(50.0, steady=number % 2 == 0)
+        receipt = world.heartbeat()
+        assert receipt.executors is not None
+        assert receipt.executors.wanted == 1
 
 
 def test_a_maximum_that_was_lowered_holds_for_what_was_asked_for_before() -> None:

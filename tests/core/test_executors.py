@@ -342,9 +342,18 @@ def test_a_small_step_says_too_little_to_wait_for() -> None:
         assert not need(Load(5000.0), work).on_trial
 
 
-@given(st.floats(0.1, 1e6), st.floats(0.1, 1e6), st.integers(1, 500))
-def test_more_that_arrives_never_needs_fewer(one: float, other: float, most: int) -> None:
+@given(
+    st.floats(0.1, 1e6),
+    st.floats(0.1, 1e6),
+    st.integers(1, 500),
+    st.floats(0.0, 1.0),
+)
+def test_more_that_arrives_never_needs_fewer(
+    one: float, other: float, most: int, contention: float
+) -> None:
+    """Whatever is believed; what is sure may say that more are not worth it."""
     work = plain(slots=4)
+    work.contention = contention
     low, high = sorted((one, other))
     assert need(Load(low), work, most).slots <= need(Load(high), work, most).slots <= most
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.decide.size import CATCH_UP_SECONDS
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
@@ -18,19 +19,22 @@ from tests.core.events import START_TIME, Driver
 
 FIXED_SECONDS, ROWS_PER_SECOND, ARRIVING = 1.0, 3000.0, 2000.0
 TARGET_SECONDS = 5.0
-#: Of a topic that keeps a day, while the query stood for three.
-GAP_OFFSETS = 345_600_000
+#: Of a topic that keeps a day, while the query stood for an hour more.
+GAP_OFFSETS = 7_200_000
 LEFT_OFFSETS = 172_800_000
 
 
 class World:
     """A query of Kafka's under the limits granted, before and after it stood."""
 
-    def __init__(self, *, configured: int | None = None, **policy: Any) -> None:
+    def __init__(
+        self, *, configured: int | None = None, fixed: float = FIXED_SECONDS, **policy: Any
+    ) -> None:
         default = QueryPolicy(target_seconds=TARGET_SECONDS, **policy)
         self.fleet = Fleet(Policy(default=default), started_time=START_TIME - 1000)
         self.driver = Driver()
         self.configured = self.limit = configured
+        self.fixed = fixed
         self.next, self.gap = 0, (0, 0)
         self.batches: list[tuple[int, int, float]] = []  # offsets, rows, seconds
         self.view: Any = None
@@ -40,7 +44,7 @@ class World:
         end = self.next + admitted
         rows = admitted - max(min(end, self.gap[1]) - max(self.next, self.gap[0]), 0)
         self.next = end
-        seconds = FIXED_SECONDS + rows / ROWS_PER_SECOND
+        seconds = self.fixed + rows / ROWS_PER_SECOND
         said = {"source": 0, "unit": "rows", "limit": self.limit, "configured": self.configured}
         said |= {"backlog": latest - end, "admitted": admitted}
         event = self.driver.progress(rows, seconds, limits=[said])
@@ -59,7 +63,7 @@ class World:
         return self
 
     def stood_still(self) -> World:
-        self.driver.time += 3 * 86_400
+        self.driver.time += 25 * 3600
         self.driver.run_id = "r-2"
         body = self.driver.body(self.driver.started())
         self.heard(self.fleet.receive(decode_request(body), self.driver.time))
@@ -77,25 +81,68 @@ class World:
         return most
 
 
-@pytest.mark.parametrize("deadline", [None, 60.0])
-def test_offsets_without_rows_are_passed_in_minutes(deadline: float | None) -> None:
+@pytest.mark.parametrize("deadline", [None, 40.0])
+def test_offsets_without_rows_are_passed_in_batches_of_what_a_wait_may_be(
+    deadline: float | None,
+) -> None:
+    """An hour and a half of batches of the learned size are a few minutes."""
     world = World(deadline_seconds=deadline).learn()
     learned = world.limit
     assert learned is not None
     assert learned < 5 * ROWS_PER_SECOND
     world.stood_still()
-    batches = world.across(GAP_OFFSETS // learned)
-    if deadline is None:  # what a backlog may be caught up in, and no longer
-        assert batches < 230
-        assert world.batches[-1][2] <= 600.0
-    else:
-        assert batches < 3000
-        assert world.batches[-1][2] <= deadline
+    longest = deadline or CATCH_UP_SECONDS
+    batches = world.across()
+    assert batches < 1.5 * GAP_OFFSETS / ((longest - FIXED_SECONDS) * ROWS_PER_SECOND) + 10
+    assert batches < 0.5 * GAP_OFFSETS / learned
+    assert world.batches[-1][2] <= longest
+    assert any("read no row" in one.detail for one in world.view.decisions)
     # The rows after it are read in batches of the target's length again.
     for _ in range(6):
         world.batch(world.latest)
-    assert world.batches[-1][2] == pytest.approx(TARGET_SECONDS, rel=0.3)
-    assert any("read no row" in one.detail for one in world.view.decisions) or deadline
+    assert world.batches[-1][1] == pytest.approx(learned, rel=0.3)
+
+
+def test_where_an_empty_batch_takes_most_of_the_target_they_double_too() -> None:
+    world = World(fixed=4.0).learn().stood_still()
+    before = world.limit
+    assert before is not None
+    world.batch(world.latest)
+    assert world.limit is not None
+    assert world.limit > 1.5 * before
+
+
+def test_sources_share_what_a_batch_may_take() -> None:
+    """Should the offsets of all hold rows after all, in one batch."""
+    world = World().learn()
+    said = {"unit": "rows", "configured": None, "backlog": GAP_OFFSETS}
+    limits = {0: world.limit, 1: world.limit}
+    for _ in range(30):
+        told = [{**said, "source": n, "limit": one, "admitted": one} for n, one in limits.items()]
+        sources = [{"description": f"s{n}", "numInputRows": 0} for n in limits]
+        event = world.driver.progress(0, FIXED_SECONDS, limits=told, sources=sources)
+        body = world.driver.body(event)
+        receipt = world.fleet.receive(decode_request(body), world.driver.time)
+        limits |= {grant.source: grant.limit for grant in receipt.grants}
+    total = sum(limit or 0 for limit in limits.values())
+    assert total <= CATCH_UP_SECONDS * ROWS_PER_SECOND
+    assert total > 0.8 * (CATCH_UP_SECONDS - FIXED_SECONDS) * ROWS_PER_SECOND
+
+
+def test_a_batch_says_nothing_of_a_limit_that_it_did_not_have() -> None:
+    """The next one is often planned before what was granted is in force."""
+    world = World().learn().stood_still()
+    limit = world.limit
+    assert limit is not None
+    for number in range(4):
+        said = {"source": 0, "unit": "rows", "limit": limit, "configured": None}
+        said |= {"backlog": 10**8, "admitted": limit}
+        event = world.driver.progress(0, FIXED_SECONDS, limits=[said])
+        world.heard(
+            world.fleet.receive(decode_request(world.driver.body(event)), world.driver.time)
+        )
+        assert world.limit is not None
+        assert world.limit <= 2 * limit + 1, number
 
 
 def test_no_further_than_is_configured_or_ordered() -> None:

@@ -330,6 +330,18 @@ def test_what_others_took_is_no_verdict() -> None:
         assert work.told is not alone
 
 
+def test_others_that_leave_meanwhile_are_no_sign_that_more_bring_nothing() -> None:
+    """They may have had little of the slots, however busy they were."""
+    work = learned(*(sample(4, tasks=64) for _ in range(5)))
+    work.judge(3000, 7.6, SIGMA, busy=1.0)
+    then = work.resized(Curve(0.1, 0.01), 8, SURE, 1e9)
+    while work.trial is not None:
+        work.judge(3000, then.seconds(3000), SIGMA, busy=0.0)
+    assert work.shown < 0.1
+    assert work.brought is not None
+    assert work.brought.rows_ratio == pytest.approx(2.0, rel=0.05)
+
+
 def test_what_was_little_known_stays_so_over_executors_that_come_one_by_one() -> None:
     """One error of all steps, and not one of each."""
     at_once, one_by_one = learned(sample(1)), learned(sample(1))
@@ -498,9 +510,9 @@ def test_what_small_batches_showed_is_not_sure_of_large_ones() -> None:
     while work.trial is not None:
         work.judge(5, 5.0, SIGMA)
     assert work.shown > math.log2(2.0 / 1.25)
-    assert work.believed_at(5) == (work.contention, work.shown)
-    assert work.believed_at(15)[1] < math.log2(2.0 / 1.25)
-    assert work.believed_at(500) == (0.0, 0.0)
+    assert work.shown_at(5) == work.shown
+    assert work.shown_at(15) < math.log2(2.0 / 1.25)
+    assert work.shown_at(500) == 0.0
 
 
 @pytest.mark.parametrize("busy", [0.0, 1.0])
@@ -511,6 +523,8 @@ def test_what_others_took_meanwhile_is_not_taken_for_what_is_shared(busy: float)
     while work.trial is not None:
         work.judge(3000, 2.0 * then.seconds(3000), SIGMA, alone=busy == 0.0, busy=busy)
     assert (work.shown > math.log2(2.0 / 1.25)) is (busy == 0.0)
+    assert work.brought is not None
+    assert work.brought.rows_ratio == pytest.approx(1.0, rel=0.05), "as its batches were"
     # Those that were there before the change are no news.
     work.judge(3000, 1.0, SIGMA, busy=busy)
     then = work.resized(Curve(0.1, 0.01), 16, SURE, 1e9)

@@ -431,6 +431,41 @@ def test_retention_that_overtakes_a_reader_is_told(
         assert query.exception() is None
 
 
+@pytest.mark.slow("some batches of a second each; the core's tests play it every time")
+def test_offsets_that_retention_deleted_are_passed_by_limits_that_double(
+    agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
+) -> None:
+    """Spark plans them as it plans others, and reads no row: under a learned limit for long."""
+    deleted, left = 60_000, 1_000
+    broker.create_topic("passed")
+    broker.produce("passed", numbers(CONFIGURED))
+    holds, go_on = threading.Event(), threading.Event()
+    limits: list[int] = []
+
+    def batch(frame: Any, _: int) -> None:
+        time.sleep(0.005 * frame.count())
+        limits.append(view(agent, "passed").get("sources", [{}])[0].get("limit") or 0)
+        if holds.is_set():
+            go_on.wait(200)
+
+    attached(agent.address)
+    frame = reading(spark, broker, "passed", failOnDataLoss="false")
+    query = start(frame, batch=batch, name="passed")
+    sent = fed_until(lambda: limits and limits[-1], broker, query, "passed", sent=CONFIGURED)
+    holds.set()
+    until(lambda: view(agent, "passed").get("running_batch_id") is not None, "a batch in hand")
+    end = broker.end_offsets("passed")[0]
+    broker.produce("passed", numbers(deleted + left))
+    broker.delete_rows_before("passed", {0: end + deleted})
+    learned, before = limits[-1], len(limits)
+    go_on.set()
+    until(lambda: sum(rows_of(query)) >= sent + left, "the rows after the gap")
+    assert query.exception() is None
+    empty = [p for p in query.recentProgress if p["numInputRows"] == 0]
+    print(learned, len(limits) - before, len(empty), limits)
+    assert len(limits) - before < deleted / learned / 2
+
+
 @pytest.mark.slow("as one that is deleted while the agent asks for it")
 def test_a_topic_deleted_while_it_is_read(
     broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path

@@ -81,14 +81,14 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     seen_from: int = 0
 
 
-def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: float) -> Need | None:
+def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, limit: float) -> Need | None:
     """Of one query with at most so many slots; None while its stages are unknown."""
     if not work.samples:
         return None
     catching = load.waiting_rows / policy.catch_up_seconds
     needed = load.arrival_rows_per_second * (1.0 + policy.stability_margin) + catching
     tasks = work.most_tasks
-    usable = int(max(min(most, tasks), 1))
+    usable = int(max(min(limit, tasks), 1))
     cycle = max(policy.target_seconds, load.trigger_seconds)
     fixed = work.curve_at(curve, usable).fixed
     if load.ends or fixed >= REACH_SHARE * cycle:  # then the target is left, by as much as pays
@@ -106,14 +106,14 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
         then = at(more, contention)
         return worth_it(then / now, slots, more) if now > 0.0 else then > 0.0
 
-    believed, shown = work.believed_at(curve.rows_in(cycle))
+    # How many by what is sure alone: more would be asked for where few may do. But where none is
+    # believed to suffice, only while twice as many are worth it.
+    shown = work.shown_at(curve.rows_in(cycle))
     bound: Bound = "enough"
-    suffices = usable
-    if at(usable, believed) < needed:
-        # By what is believed none does: then by what is sure, while more may be worth it.
-        believed = shown
-        suffices = _least(lambda count: not pays(count, min(2 * count, usable), shown), usable)
-    if at(suffices, believed) < needed:
+    most = usable
+    if at(usable, work.contention) < needed:
+        most = _least(lambda count: not pays(count, min(2 * count, usable), shown), usable)
+    if at(most, shown) < needed:
         beyond = min(2 * usable, tasks)
         if beyond > usable and pays(usable, beyond, shown):
             bound = "maximum"
@@ -124,8 +124,8 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
         else:
             skewed = work.longest_seconds > SKEWED * work.task_seconds / work.tasks
             bound = "critical_path" if skewed else "tasks"
-    slots = _least(lambda count: at(count, believed) >= needed, suffices)
-    roomy = _least(lambda count: at(count, believed) >= needed * (1.0 + ROOM), suffices)
+    slots = _least(lambda count: at(count, shown) >= needed, most)
+    roomy = _least(lambda count: at(count, shown) >= needed * (1.0 + ROOM), most)
     # What came last looks as if more were in vain, and may be cold: first its trial.
     now = work.slots or usable
     on_trial = False
@@ -135,7 +135,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: flo
     last, in_vain_from = work.brought, None
     if last is not None and not work.told and last.slots == work.slots and in_vain(last):
         in_vain_from = last.before
-    here, there = capacity(curve), at(slots, believed)
+    here, there = capacity(curve), at(slots, shown)
     return Need(
         slots,
         roomy,

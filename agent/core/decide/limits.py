@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import credit, pool
-from agent.core.decide.size import BAND, Ask, Size, aim_above, patience_seconds, size_of
+from agent.core.decide.size import (
+    BAND,
+    CATCH_UP_SECONDS,
+    Ask,
+    Size,
+    aim_above,
+    patience_seconds,
+    size_of,
+)
 from agent.core.decide.step import (
     LEAST_DEADBAND,
     MOST_LIMIT,
@@ -420,26 +428,31 @@ def _go_past(query: Query, ended: Ended, controlled: list[Source], size: Size | 
 
     Spark plans offsets that retention has deleted (``failOnDataLoss=false``), or that hold an
     aborted transaction, as any others, up to the limit: under one that was learned of rows a query
-    could be at it for hours. Twice as many cost no more than twice what these did; and should they
-    hold rows, no more than are read within what a backlog may be caught up in.
+    could be at it for hours. Twice as many take no more than twice as long as these did; and should
+    all hold rows, no longer than a wait may, nor than the deadline allows.
     """
-    seconds, cost, settings = ended.batch.seconds, query.sizing.cost, ended.settings
+    seconds, curve, settings = ended.batch.seconds, query.sizing.cost.curve, ended.settings
     if size is None or not seconds:
         return
-    most_rows = min(cost.curve.rows_in(settings.catch_up_seconds), size.deadline_rows)
-    room = max(settings.target_seconds, 2.0 * (cost.fixed_cost or 0.0)) / seconds
+    most_rows = min(curve.rows_in(CATCH_UP_SECONDS), size.deadline_rows)
+    room = min(max(settings.target_seconds, 2.0 * curve.fixed) / seconds, 2.0)
+    full = _full_rows(query, controlled)
     for source in controlled:
-        if source.current is None or not (source.admitted and source.ratio and _reached(source)):
+        current, ratio = source.current, source.ratio
+        # Where another limit was granted since, this batch says nothing of it.
+        told = source.unit != "bytes" and source.batch_limit == current and _reached(source)
+        if not (told and current and ratio and source.admitted):
             continue
         most = [MOST_LIMIT, settings.maximum_limit]
         if not settings.above_configured:
             most.append(source.configured)
-        wanted = min(source.current * min(room, 2.0), most_rows / source.ratio)
-        limit = int(min([wanted, *(bound for bound in most if bound is not None)]))
-        if limit > source.current:
+        left = (most_rows - full) / ratio + current
+        limit = int(min([current * room, left, *(bound for bound in most if bound is not None)]))
+        if limit > current:
             took = f"took {source.admitted:,} {source.unit}, as its limit is, and read no row"
             _decide(query, source, Step(limit, "raise"), ended.time, ended.policy, detail=took)
             query.sizing.reason = "raise"
+            full += (limit - current) * ratio
 
 
 def _reason_to_hold(

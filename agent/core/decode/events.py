@@ -58,9 +58,11 @@ MAX_TEXT: Final = 16 * 1024  # of any one text we keep
 MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
 MAX_DESCRIPTION: Final = 500
 MAX_HOST: Final = 253  # as long as a name in DNS can be
-#: Of a year after 9999, and the last second before: ISO 8601 as Python reads it ends there.
-_FAR_YEAR: Final = re.compile(r"\+?\d{5,9}-\d\d-\d\dT")
-_LAST_SECONDS: Final = 253_402_300_799.0
+#: Of a year after 9999, where ISO 8601 as Python reads it ends; in Gregory's calendar the days come
+#: again every 400 years.
+_FAR_YEAR: Final = re.compile(r"\+?(\d{5,9})(-\d\d-\d\dT.*)")
+_CYCLE_YEARS: Final = 400
+_CYCLE_SECONDS: Final = 146_097 * 86_400
 
 EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
 
@@ -831,12 +833,16 @@ def _time_or_none(value: object) -> float | None:
 
 
 def _event_time(value: object) -> float | None:
-    """Of a year of five digits, as of milliseconds that were taken for seconds, the last of 9999.
+    """Of a year of five digits, too, as of milliseconds that were taken for seconds.
 
     Spark writes it with a sign before it or without, and Python reads neither.
     """
-    far = isinstance(value, str) and _FAR_YEAR.match(value)
-    return _LAST_SECONDS if far else _time_or_none(value)
+    far = _FAR_YEAR.match(value) if isinstance(value, str) else None
+    if far is None:
+        return _time_or_none(value)
+    cycles, year = divmod(int(far[1]) - _CYCLE_YEARS, _CYCLE_YEARS)
+    time = _time_or_none(f"{year + _CYCLE_YEARS:04d}{far[2]}")
+    return None if time is None else time + cycles * _CYCLE_SECONDS
 
 
 def _watermark(value: object) -> float | None:

@@ -35,7 +35,8 @@ def _works_unknown(query: Query, settings: QueryPolicy) -> bool:
     if sizing.need is None:
         return query.totals.rows > 0
     since = (query.batch.end_time or 0.0) - sizing.need_time
-    return sizing.untold_batches > 1 and since >= settings.executors_quiet_seconds
+    quiet = max(settings.executors_quiet_seconds, UNTOLD_SECONDS)
+    return sizing.untold_batches > 1 and since >= quiet
 
 
 class ExecutorsOrder(msgspec.Struct, frozen=True):
@@ -48,6 +49,9 @@ class ExecutorsOrder(msgspec.Struct, frozen=True):
 #: What the queries of one application need is added up no more often: with n of them that each end
 #: a batch within it, that is n steps and not n times n. Far less than executors take to come.
 TOGETHER_SECONDS: Final = 1.0
+#: Stages are told no more when they have not been for so long: a driver that finds none looks again
+#: after half of it at most (``spark_listener.cluster``).
+UNTOLD_SECONDS: Final = 60.0
 #: A batch is late from so many cycles on, which the last batch tells alone: more than its noise.
 LATE_CYCLES: Final = 2.0
 

@@ -130,8 +130,8 @@ def checkpoint(query: Query, ended: Ended) -> None:
 def backlog_left(query: Query, ended: Ended) -> None:
     """What it left behind: batch by batch, not what came since."""
     batch, rows = ended.batch, ended.batch.rows
-    if rows == 0 and query.took_units():
-        rows = None  # it went on, through offsets without rows, or past what Spark counts
+    if rows == 0 and query.took_offsets():
+        rows = None  # it went on, through offsets without rows
     query.watched.lag_window.add(LagPoint(batch.time, rows, query.left_rows()))
 
 
@@ -153,7 +153,7 @@ def growth(query: Query, ended: Ended) -> None:
         query.watched.spiral.replay_timed_out = False
         if batch.batch_id is not None and batch.batch_id == query.watched.spiral.open_batch_id:
             query.watched.spiral.forget_open()
-        if batch.rows == 0 and not query.took_units():
+        if batch.rows == 0 and not query.took_offsets():
             # A query with timers runs one at each trigger, and so has none that finds nothing.
             quiet(query, batch.time + (batch.seconds or 0.0))
         return

@@ -179,16 +179,16 @@ class Work(msgspec.Struct):
         self.uncut_until = time + _UNCUT_SECONDS
         self.samples = [msgspec.structs.replace(one, work=as_cut(one.work)) for one in self.samples]
 
-    def believed_at(self, rows: float) -> tuple[float, float]:
-        """Contention of batches of so many rows, and what of it is sure.
+    def shown_at(self, rows: float) -> float:
+        """Of contention, what is sure of batches of so many rows.
 
-        Of those much larger than the batches that showed it little is known: of small ones little
-        is their rows'.
+        Of those much larger than the batches that showed it little is: of small ones little is
+        their rows'.
         """
         last, doubt = self.brought, 0.0
         if last is not None and rows > last.rows > 0:
             doubt = BEYOND * math.log(rows / last.rows) / math.log(last.slots / last.before)
-        return max(self.contention - doubt, 0.0), max(self.shown - doubt, 0.0)
+        return max(self.shown - doubt, 0.0)
 
     def unsteady(self, rows: int, seconds: float, slots: int) -> None:
         """A batch during which slots came or went, and so many are left: teaches only the latter.
@@ -268,14 +268,15 @@ class Work(msgspec.Struct):
 
         ``sigma``: deviation of the log of its time, by its own noise. ``alone``: no batch of
         another query took its slots meanwhile. ``busy``: the busy shares of the others together;
-        where they were less before, what more slots brought went to them.
+        where they were less before, what more slots brought went to them. Where they were more, it
+        may be what they left that made it faster: for more slots speaks either.
         """
         self.busy = busy
         trial = self.trial
         if trial is None:
             return
-        others = (1.0 + busy) / (1.0 + trial.busy)
-        before, then = others * trial.before.seconds(rows), others * trial.curve.seconds(rows)
+        others = max((1.0 + busy) / (1.0 + trial.busy), 1.0)
+        before, then = trial.before.seconds(rows), trial.curve.seconds(rows) * others
         if before <= 0.0 or then <= 0.0:
             return
         first, logs, rest, later = trial.first, trial.logs, trial.rest, trial.later
