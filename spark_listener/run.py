@@ -79,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Another launcher than `weir-run` may live on, and import from its own folder.
         _set_import_path(folder, {here, launchers} if "weir-run" in launcher else {here})
         _leave_names_to(folder)
+    _leave_own_name()
     return _run(code, path)
 
 
@@ -219,6 +220,53 @@ def _leave_names_to(folder: str) -> None:
             for one in names:
                 if one == name or one.startswith(f"{name}."):
                     sys.modules.pop(one, None)
+
+
+def _leave_own_name() -> None:
+    """What the job imports as ``spark_listener`` is what it would be without Weir.
+
+    Others call a module of theirs so, and may say in the job where it is.
+    """
+    with contextlib.suppress(Exception):
+        there = sys.modules["spark_listener"]
+        sys.meta_path.insert(sys.meta_path.index(PathFinder), _OwnName(there))
+        del sys.modules["spark_listener"]
+
+
+class _OwnName:
+    """Finds Weir under its name where Python finds no other one, and gives the name away else.
+
+    All of Weir is imported by then, and holds what it needs of itself.
+    """
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Weir's own spec; None for any other name, and where the job has one of this name."""
+        if name != "spark_listener" or target is not None:
+            return None
+        try:
+            found = PathFinder.find_spec(name, path)
+        except Exception:
+            return None  # as it says itself, when it is asked next
+        ours = self._module.__spec__
+        if found is None or ours is None or _real(found.origin) == _real(ours.origin):
+            spec = ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+            spec.origin = self._module.__file__
+            spec.submodule_search_locations = list(self._module.__path__)
+            return spec
+        for one in list(sys.modules):
+            if one.startswith(f"{name}."):
+                del sys.modules[one]
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:  # noqa: ARG002
+        """The one that there is."""
+        return self._module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """It was executed."""
 
 
 def _set_import_path(folder: str, in_the_place_of: set[str | None]) -> None:

@@ -95,12 +95,13 @@ class StageStore:
         """Of all jobs of a batch; empty where one has not ended well, or may not have been seen.
 
         All were seen where one of an earlier batch was met: that one, and all before it, are not of
-        this batch; or where the run has no others, and Spark has forgotten none.
+        this batch; or where the run has no others, and Spark has forgotten none. Where jobs of no
+        group ran since, they may be of the batch: threads that a ``foreachBatch`` starts in Python
+        have none.
         """
         found: set[int] = set()
         # In one call, whatever other queries ran meanwhile: Spark's group of a batch is its run.
-        listed = str(self._arrays.toString(self._tracker.getJobIdsForGroup(run_id)))
-        jobs = sorted((int(one) for one in listed.strip("[]").split(",") if one), reverse=True)
+        jobs = self._jobs_of(run_id)
         for number in jobs[:MOST_JOBS]:
             job = self._store.job(number)
             description = job.description()
@@ -113,7 +114,7 @@ class StageStore:
                 return set()
             batch = -1 if named.group(1) == "init" else int(named.group(1))
             if batch < batch_id:
-                return found
+                return found if max(self._jobs_of(None), default=-1) < number else set()
             if batch > batch_id:
                 continue
             if str(job.status().toString()) != "SUCCEEDED":
@@ -121,7 +122,14 @@ class StageStore:
             numbers = job.stageIds()
             found.update(int(numbers.apply(index)) for index in range(int(numbers.size())))
         # Jobs are numbered from 0.
-        return found if len(jobs) <= MOST_JOBS and max(jobs, default=0) < self._retained else set()
+        all_seen = len(jobs) <= MOST_JOBS and max(jobs, default=0) < self._retained
+        first = min(jobs, default=0)
+        return found if all_seen and max(self._jobs_of(None), default=-1) < first else set()
+
+    def _jobs_of(self, group: str | None) -> list[int]:
+        """The newest first."""
+        listed = str(self._arrays.toString(self._tracker.getJobIdsForGroup(group)))
+        return sorted((int(one) for one in listed.strip("[]").split(",") if one), reverse=True)
 
     def _longest_seconds(self, stage: int, attempt: int) -> float | None:
         told = self._store.taskSummary(stage, attempt, self._most)

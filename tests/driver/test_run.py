@@ -171,6 +171,49 @@ def test_a_file_beside_the_job_is_the_jobs_to_import_and_no_one_elses(
     assert ours.stdout.endswith("\nemail runs\n")
 
 
+@pytest.mark.parametrize("where", ["beside", "elsewhere"])
+@pytest.mark.parametrize("package", [False, True])
+def test_a_module_of_the_jobs_may_be_called_as_weirs_is(
+    tmp_path: Path, where: str, *, package: bool
+) -> None:
+    """As a listener that somebody wrote for jobs of theirs, found where the job says that it is."""
+    folder = tmp_path if where == "beside" else tmp_path / "lib"
+    text = "print('its own runs')\ndef register():\n    return 7\n"
+    if package:
+        (folder / "spark_listener").mkdir(parents=True)
+        (folder / "spark_listener" / "__init__.py").write_text(
+            "from spark_listener.config import *"
+        )
+        (folder / "spark_listener" / "config.py").write_text(text)
+    else:
+        folder.mkdir(exist_ok=True)
+        (folder / "spark_listener.py").write_text(text)
+    uses = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+import pyspark.sql.streaming
+from spark_listener import register
+import spark_listener
+print(register(), spark_listener.__file__, hasattr(spark_listener, "attach"))
+"""
+    done = as_under_python(job(tmp_path, uses))
+    assert done.stdout.startswith("its own runs\n7 ")
+    assert done.returncode == 0
+
+
+def test_where_the_job_has_no_other_one_weirs_name_is_weirs(tmp_path: Path) -> None:
+    uses = """
+import spark_listener, spark_listener.attachment
+import spark_listener.attachment as attachment
+from spark_listener import attach, detach
+print(spark_listener.attachment is attachment, attach is spark_listener.attach)
+print(spark_listener.__spec__.name, spark_listener.__file__, sorted(spark_listener.__path__))
+"""
+    ours = weir_run(job(tmp_path, uses))
+    assert (ours.returncode, ours.stderr) == (0, "")
+    assert ours.stdout.startswith("True True\nspark_listener ")
+
+
 def test_what_a_launcher_has_imported_from_beside_the_job_is_not_run_again(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path)
     (tmp_path / "beside.py").write_text("print('runs')\n")

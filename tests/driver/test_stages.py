@@ -45,7 +45,7 @@ class Said(str):
 class Job:
     """Of one stage, that has the job's own number."""
 
-    def __init__(self, number: int, run_id: str, description: str | None) -> None:
+    def __init__(self, number: int, run_id: str | None, description: str | None) -> None:
         self.number, self.run_id, self.said = number, run_id, description
 
     def info(self) -> Job:
@@ -130,7 +130,7 @@ class Spark:
         assert key == "spark.ui.retainedJobs"
         return self.retained or default
 
-    def getJobIdsForGroup(self, run_id: str) -> list[int]:
+    def getJobIdsForGroup(self, run_id: str | None) -> list[int]:
         return [job.number for job in self.jobs if job.run_id == run_id]
 
     def toString(self, numbers: list[int]) -> str:
@@ -205,6 +205,21 @@ def test_where_a_job_may_be_of_any_batch_none_is_told(spark: Spark) -> None:
     spark.ran("A", None)
     spark.ran("A", 7)
     assert stages(spark, "A", 7) is None
+
+
+def test_where_jobs_of_no_group_ran_since_the_batch_before_none_is_told(spark: Spark) -> None:
+    """A function of foreachBatch writes from threads of its own: these have no group in Python."""
+    spark.jobs.append(Job(len(spark.jobs), None, "before the query"))
+    spark.ran("A", 0, 2)
+    assert stages(spark, "A", 0) == 2
+    spark.jobs.append(Job(len(spark.jobs), None, "a table"))
+    assert stages(spark, "A", 0) is None
+    spark.ran("A", 1, 2)
+    assert stages(spark, "A", 1) is None
+    spark.ran("A", 2)
+    assert stages(spark, "A", 2) == 1
+    spark.jobs.append(Job(len(spark.jobs), None, "another table"))
+    assert stages(spark, "A", 2) is None
 
 
 def test_a_listing_of_files_is_no_part_of_a_batch(spark: Spark) -> None:
