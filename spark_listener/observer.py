@@ -380,7 +380,7 @@ class Observer:
             progress = read_progress(item.text)
             run = self._runs.get(progress.run_id)
             if run is None and item.session is not None:
-                run = self._found(item.session, progress.query_id)
+                run = self._found(item.session, progress.query_id, progress.run_id)
             limits = [] if run is None else self._limits(run, progress)
             beside: dict[str, Any] = {"limits": limits}
             if run is not None:
@@ -438,8 +438,9 @@ class Observer:
         run = None
         try:
             found = session.java.streams().get(item.query_id)
-            if found is not None:  # it may have ended before we came to it
-                run = self._run(Query(found), session)
+            # It may have ended before we came to it, and another run have begun.
+            if found is not None and (query := Query(found)).run_id == item.run_id:
+                run = self._run(query, session)
         except Exception as error:
             self._complaints.error("looking up a query that started", error)
         if run is None:  # tell what is known
@@ -466,13 +467,15 @@ class Observer:
         self._tell_started(run, time.time(), clock_origin())
         return run
 
-    def _found(self, session: Session, query_id: str) -> Run | None:
-        """A query whose start we missed."""
+    def _found(self, session: Session, query_id: str, run_id: str) -> Run | None:
+        """A run whose start we missed; None where another one has begun since."""
         if session not in self._sessions:
             return None  # detached meanwhile
         try:
             java_query = session.java.streams().get(query_id)
-            return None if java_query is None else self._adopt(java_query, session)
+            if java_query is None or Query(java_query).run_id != run_id:
+                return None
+            return self._adopt(java_query, session)
         except Exception as error:
             self._complaints.error("looking up a query", error)
             return None

@@ -14,6 +14,7 @@ import msgspec
 from agent.checkpoint.folder import local_path, same_place
 from agent.checkpoint.sink import keeps_nothing
 from agent.core.judgement import Finding, Severity
+from agent.core.names import OF_ONE_RUN
 
 if TYPE_CHECKING:
     from agent.checkpoint.layout import Checkpoint
@@ -63,8 +64,6 @@ _KAFKA_SINK: Final = re.compile(r"(?i)kafka")
 _CLASS_ENDS: Final = re.compile(r"[\[( ]")
 #: Of this machine's folders alone: a store's may have such a name and last.
 TEMPORARY: Final = re.compile(r"/(tmp|temp|var/tmp|dev/shm)(/|\Z)")
-#: Of a query without a checkpointLocation, on the default file system; Spark removes it at the end.
-_OF_ONE_RUN: Final = re.compile(r"/temporary-[0-9a-f-]{36}")
 
 
 class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +174,7 @@ def _location(facts: QueryFacts) -> list[Finding]:
         return []
     found = []
     path = local_path(location)
-    if _OF_ONE_RUN.search(location) or (path is not None and TEMPORARY.search(str(path))):
+    if OF_ONE_RUN.search(location) or (path is not None and TEMPORARY.search(str(path))):
         found.append(
             _finding(
                 "location_not_durable",

@@ -19,6 +19,11 @@ _UNFIT = re.compile(
 )
 
 
+#: Where the checkpoint lies of a query that has none of its own, on the default file system; Spark
+#: removes it at the end.
+OF_ONE_RUN: Final = re.compile(r"/temporary-[0-9a-f-]{36}")
+
+
 def plain(text: str) -> str:
     """A text of any length, such as one with a file's name, that steers no terminal."""
     return _UNFIT.sub("\ufffd", text)

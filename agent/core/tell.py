@@ -32,6 +32,7 @@ from agent.core.judgement import (
     SpiralView,
     Totals,
 )
+from agent.core.measure.flow import looks_once
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
@@ -347,7 +348,10 @@ def view(
         findings=[
             *lateness.findings(query.watched.lateness, settings.late_rows, controlled=controlled),
             *batch_ends.findings(
-                [one.name for one in query.operators], query.run.sink, controlled=controlled
+                [one.name for one in query.operators],
+                query.run.sink,
+                controlled=controlled,
+                ends=looks_once(query),
             ),
         ],
         late_rows_held=(

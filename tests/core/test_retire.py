@@ -92,6 +92,28 @@ def _with(end: str, exception: str | None, rules: tuple[Rule, ...]) -> Fleet:
     return to
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "comes_back"),
+    [
+        ("", "file:/tmp/temporary-6b29fc40-ca47-1067-b31d-00dd010662da", False),
+        ("", "s3a://lake/ck/orders", True),
+        ("orders", "file:/tmp/temporary-6b29fc40-ca47-1067-b31d-00dd010662da", True),
+    ],
+)
+def test_one_without_a_name_and_a_checkpoint_of_its_own_is_another_at_its_next_start(
+    name: str, place: str, *, comes_back: bool
+) -> None:
+    """So nobody waits for it for ever: each deploy would leave an alarm that nothing ends."""
+    to = fleet()
+    driver = Driver(query_id="q-1", query=name)
+    started = driver.started(checkpointLocation=place)
+    to.receive(decode_request(driver.body(started, driver.progress(10, 1.0))), driver.time + 0.05)
+    told = {view.query for view in to.views(START_TIME)}
+    assert told == {name or "q-1"}
+    assert len(after(to, 0.9 * HOUR)) == 1
+    assert len(after(to, 1.1 * HOUR)) == comes_back
+
+
 def test_one_order_retires_all_that_are_gone_and_none_that_runs() -> None:
     to = fleet()
     for name in ("failed", "lost"):

@@ -650,6 +650,37 @@ def test_a_query_of_a_session_that_was_detached_meanwhile_is_let_be(run_id: str)
     assert gate.released
 
 
+class Restarted:
+    """A session in which the next run of a query is there by now."""
+
+    control = True
+
+    def __init__(self) -> None:
+        self.java = self
+
+    def streams(self) -> Restarted:
+        return self
+
+    def get(self, query_id: str) -> SimpleNamespace:
+        return SimpleNamespace(id=query_id, run_id="r-2")
+
+
+def test_a_start_that_is_heard_when_the_next_run_is_there_is_told_as_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the end of the first would be taken for a third run's, and the second for a past one."""
+    monkeypatch.setattr("spark_listener.observer.Query", lambda found: found)
+    watched, session, gate = Watched(RunningQuery(resting)), Restarted(), Gate()
+    watched.observer._sessions.add(session)  # type: ignore[arg-type]
+    ids = {"query_id": "q-1", "run_id": "r-1", "session": session, "gate": gate}
+    watched.observer._started(Captured("started", time.time(), **ids))  # type: ignore[arg-type]
+    assert list(watched.observer._runs) == ["r"]
+    assert gate.released
+    ((kind, body),) = watched.told
+    assert (kind, body["runId"]) == ("started", "r-1")
+    assert watched.observer._found(session, "q-1", "r-1") is None  # type: ignore[arg-type]
+
+
 class Cluster:
     """The application's executors: what was said of them."""
 

@@ -12,6 +12,7 @@ from agent.core.decide import limits as decide
 from agent.core.fleet.roster import names
 from agent.core.judge.starved import ordered, starved
 from agent.core.judgement import Mode, OrderView
+from agent.core.names import OF_ONE_RUN
 
 if TYPE_CHECKING:
     from agent.core.policy import Policy
@@ -164,11 +165,13 @@ def stays_seconds(one: Query, standing: list[Standing], policy: Policy) -> float
 
     What somebody ordered of a query holds for its next run, whenever that is and however this one
     ended. One that its owner stopped is missed by nobody, unless it is not to be cut smaller since
-    rows came late; one whose name was made for it, as another had its own, hardly comes back.
+    rows came late; one whose name was made for it, as another had its own, hardly comes back, and
+    one that has neither a name nor a checkpoint of its own never does: its next run is another.
     """
     if is_ordered(one, standing, policy):
         return math.inf
-    if one.aside:
+    nameless = not one.aside and one.query == one.run.query_id
+    if one.aside or (nameless and OF_ONE_RUN.search(one.run.checkpoint_location)):
         return policy.forget_seconds
     if one.life.stopped:
         held = one.watched.lateness.held_since_time is not None

@@ -21,10 +21,27 @@ _OWN_STATE: Final = re.compile(r"(?i)GroupsWithState|InPandasWithState|transform
 _EACH_BATCH: Final = re.compile(r"(?i)foreachBatch")
 
 
-def findings(operators: Iterable[str], sink: str, *, controlled: bool) -> list[Finding]:
-    """Of a query with these state operators and this sink, whose limits Weir may set."""
+def findings(operators: Iterable[str], sink: str, *, controlled: bool, ends: bool) -> list[Finding]:
+    """Of a query with these state operators and this sink, whose limits Weir may set.
+
+    ``ends``: its run ends by itself, and the job may ask then what it has read.
+    """
     if not controlled:
         return []
+    return [*_called(operators, sink), *([_COUNTED] if ends else [])]
+
+
+_COUNTED: Final = Finding(
+    "batch_ends",
+    "info",
+    "its runs end by themselves, and under limits have more batches: code of the job's that asks "
+    "afterwards what was read finds the last batch in lastProgress, and the last 100 at most in "
+    "recentProgress",
+    "nothing, where no code asks; else count in a listener, or what was written",
+)
+
+
+def _called(operators: Iterable[str], sink: str) -> list[Finding]:
     own = sorted({name for name in operators if _OWN_STATE.search(name)})
     calls = [f"{' and '.join(own)} once a batch and key"] if own else []
     if _EACH_BATCH.search(sink):
