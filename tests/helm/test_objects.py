@@ -378,6 +378,13 @@ def test_a_made_token_is_random_and_long() -> None:
     assert all(re.fullmatch(rb"[A-Za-z0-9]{48}", token) for token in tokens)
 
 
+def test_a_renewed_token_is_not_mended_back_by_flux(objects: Objects) -> None:
+    for one in of(objects, "Secret"):
+        assert one["metadata"]["annotations"] == {
+            "helm.toolkit.fluxcd.io/driftDetection": "disabled"
+        }
+
+
 def test_of_made_tokens_that_of_drivers_gets_to_other_namespaces() -> None:
     secrets = of(chart.render(MATRIX["shared-namespaces"]), "Secret")
     assert [(one["metadata"]["name"], one["metadata"]["namespace"]) for one in secrets] == [
