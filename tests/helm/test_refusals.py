@@ -246,6 +246,11 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["commonLabels has app.kubernetes.io/instance"],
     ),
     (
+        "a label by which Prometheus finds the Service",
+        {"commonLabels": {"weir.agent/instance": "ours"}},
+        ["commonLabels has weir.agent/instance", "sets itself", "leave it out"],
+    ),
+    (
         "a label by which helm knows its own",
         {"dashboards": {"labels": {"app.kubernetes.io/managed-by": "us"}}},
         ["dashboards.labels has app.kubernetes.io/managed-by"],

@@ -30,6 +30,15 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def parent_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parent") / "platform"
+    shutil.copytree(CHART, folder / "charts" / "weir")
+    two = [{"name": "weir", "version": "*", "alias": alias} for alias in ("orders", "fraud")]
+    (folder / "Chart.yaml").write_text(yaml.safe_dump({**ABOUT, "dependencies": two}))
+    return folder
+
+
 def rendered(parent: Path, values: Values) -> list[Values]:
     """The objects, with these values in the parent's own file, as who keeps them there has them."""
     (parent / "values.yaml").write_text(yaml.safe_dump(values))
@@ -45,3 +54,15 @@ def test_a_parents_condition_turns_it_on_and_off(parent: Path, mode: str) -> Non
     # The same objects as of the chart alone, but for the token, which is made anew.
     assert chart.pod_specs(on) == chart.pod_specs(chart.render({"mode": mode}))
     assert rendered(parent, {"weir": {**values, "enabled": False}}) == []
+
+
+def test_of_two_each_is_scraped_by_its_own_monitor(parent_of_two: Path) -> None:
+    asked: Values = {"monitor": {"enabled": True}, "networkPolicy": {"enabled": False}}
+    values = merged(IMAGE, asked)
+    objects = rendered(parent_of_two, {"orders": values, "fraud": values})
+    services = chart.of(objects, "Service")
+    assert len(services) == 2
+    for monitor in chart.of(objects, "ServiceMonitor"):
+        chosen = monitor["spec"]["selector"]["matchLabels"].items()
+        found = [one for one in services if chosen <= one["metadata"]["labels"].items()]
+        assert [one["metadata"]["name"] for one in found] == [monitor["metadata"]["name"]]

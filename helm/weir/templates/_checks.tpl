@@ -264,7 +264,7 @@ a driver the job; anywhere else the root is read-only.
 
 {{/* Labels of yours beside those that the chart sets and chooses by. */}}
 {{- define "weir.checkLabels" -}}
-{{- $own := include "weir.ownLabels" . | fromYaml -}}
+{{- $own := merge (include "weir.ownLabels" . | fromYaml) (include "weir.instanceLabel" . | fromYaml) -}}
 {{- $given := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels "monitor.labels" .Values.monitor.labels "alerts.labels" .Values.alerts.labels "dashboards.labels" .Values.dashboards.labels -}}
 {{- range $key, $labels := $given -}}
 {{- range $name := keys (default dict $labels) | sortAlpha -}}

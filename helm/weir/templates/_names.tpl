@@ -6,8 +6,12 @@
 {{- default $whole .Values.fullnameOverride | trunc 50 | trimAll "-." -}}
 {{- end -}}
 
-{{- define "weir.selectorLabels" -}}
+{{- define "weir.nameLabel" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+{{- end -}}
+
+{{- define "weir.selectorLabels" -}}
+{{ include "weir.nameLabel" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
@@ -32,8 +36,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end -}}
 
-{{/* What marks a driver's pod that has an agent in it. The name and instance labels stay the driver's own. */}}
-{{- define "weir.driverLabels" -}}
+{{/*
+Whose something is, for who is to find it under any tool. Of a driver's pod the name and instance labels stay the
+driver's own, and Argo CD, where it tracks by label, writes its application's name over those of a Service.
+*/}}
+{{- define "weir.instanceLabel" -}}
 weir.agent/instance: {{ .Release.Name | quote }}
 {{- end -}}
 

@@ -19,7 +19,7 @@ the Spark operator as spec.driver.template. Spark fills in the rest.
 {{- define "weir.driverPod" -}}
 metadata:
   labels:
-    {{- include "weir.driverLabels" . | nindent 4 }}
+    {{- include "weir.instanceLabel" . | nindent 4 }}
 spec:
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets:
