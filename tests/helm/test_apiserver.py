@@ -195,6 +195,34 @@ def test_mode_is_changed_by_an_upgrade(server: ApiServer) -> None:
     helm(server, "uninstall", *where)
 
 
+def test_the_volumes_template_is_what_the_server_shows_and_an_older_charts_may_become_it(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    """Where it is not, what applies on the server's side sees a difference for ever."""
+    former = tmp_path / "weir"
+    shutil.copytree(CHART, former)
+    path = former / "templates" / "shared" / "statefulset.yaml"
+    said = "    - apiVersion: v1\n      kind: PersistentVolumeClaim\n      metadata:\n"
+    text = path.read_text()
+    assert text.count(said) == 1
+    path.write_text(text.replace(said, "    - metadata:\n"))
+    where = (RELEASE, "--namespace", "of-before")
+    server.namespace("of-before", RESTRICTED)
+    for verb, source in (("install", former), ("upgrade", CHART)):
+        helm(server, verb, RELEASE, str(source), *where[1:], values=IMAGE)
+        (made,) = chart.of(objects_of(helm(server, "get", "manifest", *where)), "StatefulSet")
+        (said_of_it,) = made["spec"]["volumeClaimTemplates"]
+        now = server.get(made)
+        assert now is not None
+        (shown,) = now["spec"]["volumeClaimTemplates"]
+        told = ["apiVersion", "kind"]
+        assert [shown[key] for key in told] == ["v1", "PersistentVolumeClaim"]
+        assert all(key in said_of_it for key in told) is (source == CHART)
+        # To the server both are the same: nothing is changed, and no pod made anew.
+        assert now["metadata"]["generation"] == 1
+    helm(server, "uninstall", *where)
+
+
 def test_releases_live_in_one_namespace(server: ApiServer) -> None:
     """And each takes nothing of the others with it."""
     namespace = "several"
