@@ -437,6 +437,33 @@ def test_the_commands_for_openshift_leave_no_number(mode: str) -> None:
     assert [found for one in objects for found in errors(one, minors()[-1])] == []
 
 
+@pytest.mark.parametrize("mode", ["shared", "sidecar"])
+def test_the_platforms_users_are_no_numbers_whoever_gave_them_and_what_nulls_make(
+    mode: str,
+) -> None:
+    sidecar = {"existingClaim": "orders-weir"} if mode == "sidecar" else {}
+
+    def pods(number: int | None, **values: Any) -> list[tuple[str, dict[str, Any]]]:
+        context = dict.fromkeys(("runAsUser", "runAsGroup"), number)
+        given: chart.Values = {
+            "mode": mode,
+            "securityContext": context,
+            "podSecurityContext": {**context, "fsGroup": number, "supplementalGroups": [185]},
+            "sidecar": {**sidecar, "driverUser": number, "fsGroup": number},
+        }
+        return chart.pod_specs(chart.render({**given, **values}))
+
+    # As OpenShift numbers them: no float may become of it.
+    assert "1000680000" in str(pods(1000680000))
+    chosen = pods(1000680000, platformUsers=True)
+    assert "1000680000" not in str(chosen)
+    assert chosen == pods(None)
+    if mode == "shared":
+        assert chosen[0][1]["spec"]["securityContext"]["supplementalGroups"] == [185]
+    # What goes without a context goes without one.
+    assert pods(None, securityContext=None) == pods(3000, securityContext=None, platformUsers=True)
+
+
 def test_a_driver_of_no_named_user_does_not_make_the_agent_root() -> None:
     pod = chart.driver_pod(chart.render({"mode": "sidecar", "sidecar": {"driverUser": None}}))
     context = chart.agent_container(pod)["securityContext"]

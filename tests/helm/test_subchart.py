@@ -66,3 +66,13 @@ def test_of_two_each_is_scraped_by_its_own_monitor(parent_of_two: Path) -> None:
         chosen = monitor["spec"]["selector"]["matchLabels"].items()
         found = [one for one in services if chosen <= one["metadata"]["labels"].items()]
         assert [one["metadata"]["name"] for one in found] == [monitor["metadata"]["name"]]
+
+
+@pytest.mark.parametrize("mode", ["shared", "sidecar"])
+def test_a_parent_leaves_users_to_the_platform(parent: Path, mode: str) -> None:
+    """By a value that no version of Helm loses, as some lose a parent's nulls."""
+    values = merged(IMAGE, {"mode": mode, "platformUsers": True})
+    for name, pod in chart.pod_specs(rendered(parent, {"weir": values})):
+        assert not [key for key in ("runAsUser", "runAsGroup", "'fsGroup'") if key in str(pod)], (
+            name
+        )

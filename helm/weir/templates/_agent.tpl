@@ -19,12 +19,23 @@
 {{- and (eq .Values.mode "sidecar") .Values.sidecar.plugin -}}
 {{- end -}}
 
+{{/* A security context of yours as YAML; without users and groups where the platform gives them out. */}}
+{{- define "weir.securityContext" -}}
+{{- $given := index . 1 | default dict -}}
+{{- if (index . 0).Values.platformUsers -}}
+{{- $given = omit $given "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- with $given -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
 {{/*
 The agent's security context. Beside a driver it is the driver's user: no other one goes through its door.
 Where no user is named the platform gives one, to all containers of the pod the same.
 */}}
 {{- define "weir.agentSecurityContext" -}}
-{{- $given := default (dict) .Values.securityContext -}}
+{{- $given := include "weir.securityContext" (list . .Values.securityContext) | fromYaml -}}
 {{- if and (eq (include "weir.hasDoors" .) "true") (ne (kindOf $given.runAsUser) "invalid") -}}
 {{- if eq (kindOf .Values.sidecar.driverUser) "invalid" -}}
 {{- $given = omit $given "runAsUser" -}}

@@ -25,7 +25,7 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- if and .Values.sidecar.existingClaim .Values.sidecar.fsGroup }}
+  {{- if and .Values.sidecar.existingClaim .Values.sidecar.fsGroup (not .Values.platformUsers) }}
   # The claim must be writable for the agent, which is not root.
   securityContext:
     fsGroup: {{ .Values.sidecar.fsGroup | int64 }}
@@ -47,9 +47,9 @@ spec:
         - /usr/share/weir/weir_spark_listener.zip
         {{- end }}
         - /listener/
-      {{- with .Values.securityContext }}
+      {{- with include "weir.securityContext" (list . .Values.securityContext) }}
       securityContext:
-        {{- toYaml . | nindent 8 }}
+        {{- . | nindent 8 }}
       {{- end }}
       {{- /* It has ended when the agent starts, so it adds nothing; a quota asks it of each container. */}}
       {{- with .Values.sidecar.resources }}
