@@ -708,6 +708,11 @@ def test_notes_give_commands_that_name_what_was_made(case: tuple[str, Objects]) 
         assert next(iter(secret["data"].values())) not in notes
 
 
+def test_notes_say_what_goes_with_a_pod_that_has_no_volume() -> None:
+    assert "forgotten what was ordered by hand" in chart.notes({"persistence": {"enabled": False}})
+    assert "forgotten" not in chart.notes({})
+
+
 def test_notes_say_what_a_given_claim_has_to_be() -> None:
     shared = chart.notes({"persistence": {"existingClaim": "ours"}})
     assert "claim ours has to let one pod write" in shared
