@@ -29,6 +29,8 @@ _FROM_DRIVERS = 'reason!~"full|state"'
 _OVER_A_GAP: Final = "5m"
 _UP = series("weir_query_up")
 _GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
+_BEGINS = series("weir_agent_certificate_not_before_timestamp_seconds")
+_ENDS = series("weir_agent_certificate_expiry_timestamp_seconds")
 
 
 def _growth(window: str) -> str:
@@ -743,12 +745,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirCertificateEnds",
         severity="warning",
         subject="agent",
-        says="the certificate that it serves with ends within a week",
-        expression=f"{series('weir_agent_certificate_expiry_timestamp_seconds')} - time()"
-        " < 7 * 86400",
+        says="the certificate that it serves with ends within a week, with less than a "
+        "quarter of its life left",
+        expression=f"{_ENDS} - time() < 7 * 86400"
+        f" unless {_ENDS} - time() >= ({_ENDS} - {_BEGINS}) / 4",
         hold="1h",
         why="What renews certificates does so weeks before; a week that holds a weekend is left to "
-        "do it by hand. An hour leaves out a renewal that is under way.",
+        "do it by hand. Those that live for days are renewed where a third of that is left, or "
+        "half: at a quarter it is late. An hour leaves out a renewal that is under way.",
         summary="The certificate of a Weir agent ends in {{ $value | humanizeDuration }}",
         description="Then no driver that checks it reports any more, and Prometheus scrapes no "
         "more.",

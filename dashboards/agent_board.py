@@ -94,7 +94,8 @@ def agent_board(runbooks: str) -> Dashboard:
                 number(
                     "Certificate ends in",
                     "Until the first of the certificates that agents serve with is no longer "
-                    "valid.",
+                    "valid. Those that live for days are red here; the alert weighs what is left "
+                    "by their life.",
                     f"min({AGENTS('weir_agent_certificate_expiry_timestamp_seconds')}) - time()",
                     unit="s",
                     none="no certificate",

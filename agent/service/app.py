@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from agent.core.fleet import Fleet, Key, OrderRecord
     from agent.core.judgement import QueryView
     from agent.service.auditor import Auditor
+    from agent.service.expiry import Validity
     from agent.service.keeper import Keeper
     from agent.service.recorder import Recorder
     from agent.sources.host import ProcessSample
@@ -134,7 +135,7 @@ class Service:
         self.kafka_up: bool | None = None
         self.doors: dict[str, int] | None = None
         self.kafka_groups: dict[str, int] | None = None
-        self.certificate_expiry_time: float | None = None
+        self.certificate: Validity | None = None
         self.exporter = Exporter(timer=timer, on_error=self._view_failed)
         self._scrapes = _Scrapes(timer)
 
@@ -389,7 +390,8 @@ class Service:
             kafka_up=self.kafka_up,
             doors=self.doors,
             kafka_groups=self.kafka_groups,
-            certificate_expiry_time=self.certificate_expiry_time,
+            certificate_not_before_time=self.certificate and self.certificate.begins_time,
+            certificate_expiry_time=self.certificate and self.certificate.ends_time,
         )
 
     def _record(self, recorder: Recorder, body: bytes, refused: set[int]) -> None:

@@ -1,9 +1,9 @@
-"""When the certificate that the agent serves with ends, as a client of it would read that."""
+"""From when to when the certificate that the agent serves with holds, as a client reads it."""
 
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,8 +15,15 @@ _NO_CHECK_TIME: Final = 0x200000
 _MOST_TURNS: Final = 10
 
 
-def expiry_time(context: ssl.SSLContext, certificate: Path) -> float | None:
-    """Epoch seconds; None where it cannot be read.
+class Validity(NamedTuple):
+    """A certificate's life, in epoch seconds."""
+
+    begins_time: float
+    ends_time: float
+
+
+def validity(context: ssl.SSLContext, certificate: Path) -> Validity | None:
+    """Its life; None where that cannot be read.
 
     ``context`` serves it, ``certificate`` holds it. Python reads the fields only of a certificate
     that it has verified: so a client in memory, which trusts this one alone and looks at no clock,
@@ -34,10 +41,14 @@ def expiry_time(context: ssl.SSLContext, certificate: Path) -> float | None:
             done = [_shake(here), _shake(there)]
             if all(done):
                 break
-        ends = (here.getpeercert() or {}).get("notAfter")
+        told = here.getpeercert() or {}
+        begins, ends = told.get("notBefore"), told.get("notAfter")
+        if isinstance(begins, str) and isinstance(ends, str):
+            read = ssl.cert_time_to_seconds
+            return Validity(float(read(begins)), float(read(ends)))
     except (OSError, ValueError):  # ssl.SSLError is one
-        return None
-    return float(ssl.cert_time_to_seconds(ends)) if isinstance(ends, str) else None
+        pass
+    return None
 
 
 def _shake(side: ssl.SSLObject) -> bool:

@@ -14,7 +14,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from agent.service.access import TokenFileError
-from agent.service.expiry import expiry_time
+from agent.service.expiry import Validity, validity
 from agent.service.log import Rarely
 from agent.sources.host import DriverCandidate, DriverProcesses, sample
 
@@ -67,9 +67,9 @@ class Certificate:
         self._seen = marks
         return True
 
-    def expiry_time(self) -> float | None:
-        """When the one that is served ends, epoch seconds; None where that cannot be read."""
-        return expiry_time(self._context, self._files[0])
+    def validity(self) -> Validity | None:
+        """From when to when the one that is served holds; None where that cannot be read."""
+        return validity(self._context, self._files[0])
 
     def _marks(self) -> tuple[tuple[int, int, int], ...]:
         found = [path.stat() for path in self._files]
@@ -180,7 +180,7 @@ class Timers:
         self._scheduler.start()
         self._take_samples()
         if self._certificate is not None:
-            self._service.certificate_expiry_time = self._certificate.expiry_time()
+            self._service.certificate = self._certificate.validity()
 
     def stop(self) -> None:
         """Nothing is done any more."""
@@ -241,7 +241,7 @@ class Timers:
             try:
                 if self._certificate.reload():
                     _log.info("the certificate has changed: new connections get it")
-                    self._service.certificate_expiry_time = self._certificate.expiry_time()
+                    self._service.certificate = self._certificate.validity()
             except OSError as error:  # ssl.SSLError is one
                 self._rarely.warn(
                     _log.warning,

@@ -75,7 +75,8 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     kafka_up: bool | None = None  # whether brokers answered; None: none was asked yet
     kafka_groups: dict[str, int] | None = None  # by state; None: none are written
     doors: dict[str, int] | None = None  # of drivers, by state; None: none is looked for
-    certificate_expiry_time: float | None = None  # of the one it serves with; None: it has none
+    certificate_not_before_time: float | None = None  # of the one it serves with; None: it has none
+    certificate_expiry_time: float | None = None  # of the same
 
 
 class DriverCandidate(msgspec.Struct, frozen=True):

@@ -81,7 +81,9 @@ _NO_ANSWER: Final = (
     "to the limits that they configured; where they configured none, the last one stays, "
     "unless rows could fall late behind it."
 )
+_BEGINS: Final = "weir_agent_certificate_not_before_timestamp_seconds" + AGENT
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
+_NO_MORE: Final = "Then no driver that checks it reports any more, and Prometheus scrapes no more."
 
 
 def _target(agent: str, pod: str = "", where: str = "streams") -> str:
@@ -1331,15 +1333,41 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
-        alert="WeirCertificateEnds",
+        alert="WeirCertificateEnds",  # of ninety days
         # Of promtool's clock, which begins at 0: a week and ten minutes.
+        fires={_ENDS: "605400x120", _BEGINS: "-7170600x120"},
+        at=71,
+        labels=LABELS,
+        summary="The certificate of a Weir agent ends in 6d 22h 59m 0s",
+        description=_NO_MORE,
+        quiet=(
+            {_ENDS: "613000x131", _BEGINS: "-7163000x131"},
+            {_ENDS: "605400x60 9000000x80", _BEGINS: "-7170600x60 1224000x80"},  # renewed
+            {_ENDS: "86400x131", _BEGINS: "0x131"},  # new, and of a day
+        ),
+    ),
+    Case(
+        alert="WeirCertificateEnds",  # of a day, with less than six hours left and not renewed
+        fires={_ENDS: "86400x175", _BEGINS: "0x175"},
+        step_minutes=10,
+        at=115,
+        labels=LABELS,
+        summary="The certificate of a Weir agent ends in 4h 50m 0s",
+        description=_NO_MORE,
+        quiet=(
+            # Renewed at sixteen hours, as cert-manager does.
+            {_ENDS: "86400x95 144000x95", _BEGINS: "0x95 57600x95"},
+            {_ENDS: "518400x175", _BEGINS: "0x175"},  # of six days, within its first
+        ),
+    ),
+    Case(
+        alert="WeirCertificateEnds",  # of an older agent, which does not tell from when it holds
         fires={_ENDS: "605400x120"},
         at=71,
         labels=LABELS,
         summary="The certificate of a Weir agent ends in 6d 22h 59m 0s",
-        description="Then no driver that checks it reports any more, and Prometheus scrapes no "
-        "more.",
-        quiet=({_ENDS: "613000x131"}, {_ENDS: "605400x60 9000000x80"}),  # renewed
+        description=_NO_MORE,
+        quiet=({_ENDS: "613000x131"}, {_ENDS: "605400x60 9000000x80"}),
     ),
     Case(
         alert="WeirNamesCollide",

@@ -52,6 +52,7 @@ MISSING = {
     "weir_limit_configured_rows": "the job configures no limit",
     "weir_limit_configured_files": "the job configures no limit",
     "weir_limit_configured_bytes": "the job configures no limit",
+    "weir_agent_certificate_not_before_timestamp_seconds": "the agent serves without TLS",
     "weir_agent_certificate_expiry_timestamp_seconds": "the agent serves without TLS",
     "weir_agent_doors": "its agent looks for none",
 }

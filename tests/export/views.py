@@ -301,6 +301,7 @@ def extras(times: int = 1, **changes: Any) -> Extras:
         kafka_up=True,
         doors={"attached": 3, "waiting": 0, "refused": 1},
         kafka_groups={"written": 4, "refused": 0, "failed": 0},
+        certificate_not_before_time=NOW - 30 * 86_400,
         certificate_expiry_time=NOW + 90 * 86_400,
     )
     return msgspec.structs.replace(plain, **changes)

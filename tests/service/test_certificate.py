@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.service.expiry import expiry_time
+from agent.service.expiry import validity
 from agent.service.timers import Certificate
 from tests.lacking import program
 from tests.service.test_process import make_certificate
@@ -107,7 +107,9 @@ def test_a_renewed_key_with_a_passphrase_is_refused_and_asks_nobody(tmp_path: Pa
 
 @pytest.mark.parametrize("days", [30, -1], ids=["good for a month", "ended yesterday"])
 @pytest.mark.parametrize("chained", [True, False], ids=["by an issuer", "by itself"])
-def test_when_it_ends_is_what_openssl_reads(tmp_path: Path, days: int, chained: bool) -> None:
+def test_when_it_begins_and_ends_is_what_openssl_reads(
+    tmp_path: Path, days: int, chained: bool
+) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     _openssl(
         tmp_path, "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout tls.key -out tls.csr"
@@ -119,14 +121,18 @@ def test_when_it_ends_is_what_openssl_reads(tmp_path: Path, days: int, chained: 
         )
         signed = "-CA ca.crt -CAkey ca.key -CAcreateserial"
     _openssl(tmp_path, f"x509 -req -in tls.csr {signed} -days {days} -out tls.crt")
-    ends = _openssl(tmp_path, "x509 -noout -enddate -in tls.crt").strip().removeprefix("notAfter=")
+    said = _openssl(tmp_path, "x509 -noout -dates -in tls.crt").split("\n")
+    dates = dict(line.split("=") for line in said if line)
     if chained:  # as it is served: with its issuer behind it
         certificate.write_text(certificate.read_text() + (tmp_path / "ca.crt").read_text())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
-    assert expiry_time(context, certificate) == ssl.cert_time_to_seconds(ends)
-    assert Certificate(context, certificate, key).expiry_time() == expiry_time(context, certificate)
+    found = validity(context, certificate)
+    assert found is not None
+    assert found.begins_time == ssl.cert_time_to_seconds(dates["notBefore"])
+    assert found.ends_time == ssl.cert_time_to_seconds(dates["notAfter"])
+    assert Certificate(context, certificate, key).validity() == found
 
 
 def test_when_it_ends_is_not_known_where_the_file_is_another_or_gone(tmp_path: Path) -> None:
@@ -135,9 +141,9 @@ def test_when_it_ends_is_not_known_where_the_file_is_another_or_gone(tmp_path: P
     context.load_cert_chain(certificate, key)
     (tmp_path / "other").mkdir()
     other, _ = make_certificate(tmp_path / "other", "localhost")
-    assert expiry_time(context, other) is None
+    assert validity(context, other) is None
     certificate.unlink()
-    assert expiry_time(context, certificate) is None
+    assert validity(context, certificate) is None
 
 
 def _openssl(folder: Path, arguments: str) -> str:

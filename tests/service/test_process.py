@@ -243,8 +243,11 @@ def test_tls_by_file_and_a_renewed_certificate(tmp_path: Path) -> None:
         assert refused.returncode == 1
         assert "certificate" in refused.stderr
         first = _served(agent.address)
-        ends = agent.metrics()["weir_agent_certificate_expiry_timestamp_seconds"]
+        told = agent.metrics()
+        ends = told["weir_agent_certificate_expiry_timestamp_seconds"]
         assert 47 * 3600 < ends - time.time() <= 48 * 3600
+        begins = told["weir_agent_certificate_not_before_timestamp_seconds"]
+        assert ends - begins == 48 * 3600
         assert "--ca-file FILE" in refused.stderr
         make_certificate(tmp_path, "weir.streams.svc", addresses="")
         until(

@@ -144,6 +144,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         "why. Absent where none is looked for (`doors` is off).",
     ),
     AGENT.gauge(
+        "weir_agent_certificate_not_before_timestamp_seconds",
+        "From when the certificate holds that the agent serves with, in seconds since 1970.",
+        lambda agent: agent.extras.certificate_not_before_time,
+        unit="seconds",
+        note="Absent without one (`tls_cert_file`). The time from here to its end is its life.",
+        not_shown="the alert on the certificate's end weighs what is left by it",
+    ),
+    AGENT.gauge(
         "weir_agent_certificate_expiry_timestamp_seconds",
         "When the certificate that the agent serves with ends, in seconds since 1970.",
         lambda agent: agent.extras.certificate_expiry_time,
