@@ -450,7 +450,12 @@ class Settings(BaseSettings):
         "Watch the driver's memory and CPU: `auto` takes the process ids that drivers on this "
         "host tell, a number names one process.",
     )
-    log_format: Literal["json", "text"] = _option("Process", "text", "Form of the log lines.")
+    log_format: Literal["json", "text"] = _option(
+        "Process",
+        "text",
+        "Form of the log lines. `json` tells the level as `level` and, for Google's Cloud Logging, "
+        "in capitals as `severity`.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _option(
         "Process", "info", "Least level that is logged."
     )

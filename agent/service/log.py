@@ -142,6 +142,9 @@ def _harmless(value: Any) -> Any:
 
 def _json_line(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> str:
     first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    if "level" in first:
+        # Where Google's Cloud Logging looks for it: else all of standard error is an ERROR there.
+        first["severity"] = str(first["level"]).upper()
     return json.dumps({**first, **event}, ensure_ascii=False, allow_nan=True)
 
 

@@ -365,7 +365,7 @@ def test_log_lines_hold_no_hostile_text(stream: io.StringIO, log_format: str) ->
     if log_format == "json":
         line = json.loads(lines[0])
         assert line["number"] == 5
-        assert line["level"] == "warning"
+        assert (line["level"], line["severity"]) == ("warning", "WARNING")
         assert line["query"].startswith(r"a\nb\x1b[2J")
 
 
