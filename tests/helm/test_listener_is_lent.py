@@ -19,7 +19,11 @@ pytestmark = pytest.mark.spark
 
 
 def test_spark_finds_the_listener_where_the_chart_puts_it(tmp_path: Path) -> None:
-    objects = chart.render({"mode": "sidecar"})
+    with_plugin = chart.only(
+        chart.render({"mode": "sidecar"}), "ConfigMap", f"{chart.RELEASE}-driver"
+    )["data"]
+    assert "pyFiles" not in "".join(with_plugin.values()), "a job may have a module of that name"
+    objects = chart.render({"mode": "sidecar", "sidecar": {"plugin": False}})
     content = chart.only(objects, "ConfigMap", f"{chart.RELEASE}-driver")["data"]
     (line,) = [one for one in content["spark-defaults.conf"].splitlines() if "pyFiles" in one]
     told = line.split()[1]
