@@ -122,6 +122,7 @@ _TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
 _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
+_COMMITTED = series("weir_batches_total", matchers='result!="failed"')
 _BUILD = series("weir_build_info")
 _DROPPED = series("weir_listener_dropped_events_total")
 _REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
@@ -154,6 +155,22 @@ def _of_all(labels: str) -> str:
     return f"({values} and on () count({values}) == 1)"
 
 
+def _committed(window: str) -> str:
+    """Of a query, whether it committed a batch within it."""
+    return f"sum without (result) (increase({_COMMITTED}[{window}])) > 0"
+
+
+#: Time-outs led to where it is, within a day: WeirSpiral tells.
+_FOR_ITS_TIME = f"max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1"
+_LOST_FOR_GOOD = f"max without (phase) ({_DEAD}) == 1"
+#: What ends before a batch begins, for its configuration, is no batch's failure. Of a query that is
+#: let go of, the counts end at once, and so does this.
+_FAILS_AT_ITS_START = (
+    f"max without (result) (increase({_FAILED}[15m]) and {_FAILED}) > 2.5"
+    f" unless {_committed('15m')}"
+)
+
+
 def _state(ago: str = "0s") -> str:
     """Rows of state on average over an hour, some time ago."""
     return f"avg_over_time({STATE_ROWS}[1h]{'' if ago == '0s' else f' offset {ago}'})"
@@ -168,8 +185,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         says="batches grow faster than they are committed, and are or will be killed at their "
         "deadline",
         expression=f"(max without (phase) ({_SPIRAL}) == 1"
-        f" or max without (phase) ({_DEAD}) == 1"
-        f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
+        f" or {_LOST_FOR_GOOD} and {_FOR_ITS_TIME})"
         f" {_UNLESS_OVER}",
         hold="0s",
         why="The detector weighs what it foresees, and its doubt, before it says so: there is "
@@ -223,16 +239,22 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirBatchesFailing",
         severity="critical",
         subject="query",
-        says="failed twice without a commit between",
-        expression=f"{_FAILING} >= 2 {_UNLESS_OVER}",
+        says="failed twice, or was killed in one batch three times, without a commit between",
+        expression=f"({_FAILING} >= 2 or ({_LOST_FOR_GOOD} unless {_FOR_ITS_TIME})"
+        f" or ({_FAILS_AT_ITS_START})) {_UNLESS_OVER}",
         hold="0s",
         why="One failure may be a lost executor, and the restart mends it. A second without a "
-        "commit between is the same batch failing again: restarts will not help. Kept for five "
-        "minutes: a scrape that fails is no end.",
+        "commit between is the same batch failing again: restarts will not help. A driver that is "
+        "killed tells no failure, so a batch that was begun three times counts as well; where "
+        "time-outs led there WeirSpiral tells it. Nor is it a batch's failure where a "
+        "configuration lets none begin, and each start ends WeirQueryGone's wait of three minutes: "
+        "three failures in a quarter of an hour without a commit say so, and what is restarted "
+        "more slowly is gone for three minutes. Kept for five minutes: a scrape that fails is no "
+        "end.",
         keep=_OVER_A_GAP,
-        summary=f"{_QUERY}: {{{{ $value }}}} failures in a row",
-        description="The query ended with an exception again before it committed a batch. Each "
-        "restart runs the same batch into the same fault.",
+        summary=f"{_QUERY} ends again and again, and commits nothing",
+        description="It failed, or was killed or stopped in one batch, again and again without a "
+        "commit between. A restart does not help: each begins at the same place.",
         dashboard=links.CHECKPOINTS,
     ),
     Alert(
@@ -389,10 +411,12 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="three failures in an hour, with commits between",
         expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
+        f" and {of_query('weir_batches_total')} {_committed('1h')}"
         f" unless {of_query('weir_batches_total')} {over(series, '15m')}",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
-        "data flows. The short window ends the alert when the failures do.",
+        "data flows. The short window ends the alert when the failures do. Where nothing was "
+        "committed in the hour somebody is woken: by WeirBatchesFailing, or by WeirQueryGone.",
         summary=f"{_QUERY} fails again and again",
         description="{{ $value | humanize }} failures in the last hour. It commits batches between "
         "them, so it goes on, late.",

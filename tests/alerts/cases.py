@@ -82,6 +82,11 @@ _NO_ANSWER: Final = (
     "unless rows could fall late behind it."
 )
 _BEGINS: Final = "weir_agent_certificate_not_before_timestamp_seconds" + AGENT
+_ENDS_AGAIN: Final = "orders/enrich ends again and again, and commits nothing"
+_COMMITS_NOTHING: Final = (
+    "It failed, or was killed or stopped in one batch, again and again without a commit between. A "
+    "restart does not help: each begins at the same place."
+)
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 _NO_MORE: Final = "Then no driver that checks it reports any more, and Prometheus scrapes no more."
 
@@ -200,7 +205,7 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_spiral_phase", phase="timing_out"): "0x130",
                 q("weir_spiral_phase", phase="dead"): "0x130",
             },
-            {  # lost again and again, and never for its time: WeirBatchesFailing
+            {  # lost again and again, and never for its time: WeirBatchesFailing tells, below
                 q("weir_spiral_phase", phase="spiralling"): "0x130",
                 q("weir_spiral_phase", phase="timing_out"): "0x130",
                 q("weir_spiral_phase", phase="dead"): "0x4 1x120",
@@ -295,13 +300,65 @@ CASES: Final[tuple[Case, ...]] = (
         fires={q("weir_checkpoint_failures_consecutive"): "0x4 1x4 2x120"},
         at=10,
         labels=_OF_QUERY,
-        summary="orders/enrich: 2 failures in a row",
-        description="The query ended with an exception again before it committed a batch. Each "
-        "restart runs the same batch into the same fault.",
+        summary=_ENDS_AGAIN,
+        description=_COMMITS_NOTHING,
         quiet=(
             {**_moved("enrich"), q("weir_checkpoint_failures_consecutive"): "_x8 2x180"},
             {**_moved_and_ended(), q("weir_checkpoint_failures_consecutive"): "_x8 2x180"},
             {q("weir_checkpoint_failures_consecutive"): "0x4 1x4 0x4 1x120"},
+        ),
+    ),
+    Case(
+        alert="WeirBatchesFailing",  # killed in one batch three times, and nobody said a word
+        fires={
+            q("weir_checkpoint_failures_consecutive"): "0x130",
+            q("weir_spiral_phase", phase="spiralling"): "0x130",
+            q("weir_spiral_phase", phase="timing_out"): "0x130",
+            q("weir_spiral_phase", phase="dead"): "0x9 1x120",
+        },
+        at=10,
+        labels=_OF_QUERY,
+        summary=_ENDS_AGAIN,
+        description=_COMMITS_NOTHING,
+        quiet=(
+            {  # for its time: WeirSpiral
+                q("weir_spiral_phase", phase="timing_out"): "0x4 1x4 0x120",
+                q("weir_spiral_phase", phase="dead"): "0x9 1x120",
+            },
+            {q("weir_spiral_phase", phase="dead"): "1x120", q("weir_query_stopped"): "1x120"},
+            {**_moved("enrich"), q("weir_spiral_phase", phase="dead"): "_x8 1x180"},
+            {  # lost twice: the next restart may mend it
+                q("weir_spiral_phase", phase="none"): "1x120",
+                q("weir_spiral_phase", phase="dead"): "0x120",
+            },
+        ),
+    ),
+    Case(
+        # Restarted each three minutes, and no batch begins: let go of in the end, at minute 15.
+        alert="WeirBatchesFailing",
+        fires={
+            q("weir_checkpoint_failures_consecutive"): "0x14 stale",
+            q("weir_batches_total", result="failed"): "0x4 1x2 2x2 3x3 stale",
+            q("weir_batches_total", result="completed"): "9x14 stale",
+        },
+        at=11,
+        ends_at=20,  # kept for five minutes
+        labels=_OF_QUERY,
+        summary=_ENDS_AGAIN,
+        description=_COMMITS_NOTHING,
+        quiet=(
+            {  # it commits between: WeirFailingOften
+                q("weir_batches_total", result="failed"): "0x4 1x2 2x2 3x120",
+                q("weir_batches_total", result="completed"): "9x4 10x120",
+            },
+            {q("weir_batches_total", result="failed"): "0x4 1x2 2x120"},
+            {  # more slowly: it is gone for three minutes each time
+                q("weir_batches_total", result="failed"): "0x4 1x7 2x7 3x7 4x7 5x7 6x120",
+            },
+            {
+                **_retired_where_it_was(),
+                q("weir_batches_total", result="failed"): "0x19 1 2 3 4x6 stale",
+            },
         ),
     ),
     Case(
@@ -635,22 +692,35 @@ CASES: Final[tuple[Case, ...]] = (
     Case(
         alert="WeirFailingOften",
         # One, then one more every 20 minutes: the third is seen at minute 45.
-        fires={q("weir_batches_total", result="failed"): "0x4 1x19 2x19 3x1 3x19"},
+        fires={
+            q("weir_batches_total", result="failed"): "0x4 1x19 2x19 3x1 3x19",
+            q("weir_batches_total", result="completed"): "0x9 1x120",
+            q("weir_batches_total", result="empty"): "0x130",
+        },
         at=45,
         labels={**_OF_QUERY, "result": "failed"},
         summary="orders/enrich fails again and again",
         description="3 failures in the last hour. It commits batches between them, so it goes on, "
         "late.",
         quiet=(
-            {q("weir_batches_total", result="failed"): "0x4 1x19 2x120"},
+            {
+                q("weir_batches_total", result="failed"): "0x4 1x19 2x120",
+                q("weir_batches_total", result="completed"): "0+1x120",
+            },
             {q("weir_batches_total", result="completed"): "0+9x120"},
+            {  # nothing was committed in the hour: somebody is woken
+                q("weir_batches_total", result="failed"): "0x4 1x19 2x19 3x60",
+                q("weir_batches_total", result="completed"): "7x120",
+            },
             {  # its owner stopped it, and it was let go of soon after
                 q("weir_batches_total", result="failed"): "0 3x9 stale",
+                q("weir_batches_total", result="completed"): "0+1x10 stale",
                 q("weir_query_stopped"): "1x10 stale",
             },
             {
                 **_retired_where_it_was(),
                 q("weir_batches_total", result="failed"): "0x19 4x9 stale",
+                q("weir_batches_total", result="completed"): "0+1x29 stale",
             },
         ),
     ),

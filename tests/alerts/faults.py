@@ -81,6 +81,8 @@ def of_agent(name: str, *told: tuple[str, str], also: tuple[str, ...] = ()) -> F
 SENT: Final = (
     of_agent("spiral", ("page", "WeirSpiral"), also=("WeirBatchesFailing", "WeirQueryGone")),
     of_agent("failing", ("page", "WeirBatchesFailing"), also=("WeirQueryGone",)),
+    # No exception, no known deadline passed: a driver that the kernel kills, back in no time.
+    of_agent("killed", ("page", "WeirBatchesFailing")),
     # The batch was late before it was called hung: that was told to the day, not paged.
     of_agent("hung", ("day", "WeirDeadlineNear"), ("page", "WeirBatchHung"), also=()),
     of_agent("broken", ("page", "WeirQueryGone")),

@@ -137,13 +137,18 @@ def provoke(agent: AgentProcess) -> None:
     for at in range(0, len(events), 200):
         answer = agent.post(body("spiral", *events[at : at + 200])).json()
         assert answer["rejected"] == []
-    failing, hung, broken, stopped = (
-        Sent(agent, name) for name in ("failing", "hung", "broken", "stopped")
+    failing, killed, hung, broken, stopped = (
+        Sent(agent, name) for name in ("failing", "killed", "hung", "broken", "stopped")
     )
     for _ in range(3):
         failing.start()
         failing.beat(2.0)
         failing.end("org.apache.spark.SparkException: Job aborted: Connection refused")
+    killed.start()
+    killed.commit()
+    for _ in range(3):
+        killed.beat(2.0)
+        killed.start()
     hung.start()
     hung.commit()
     hung.beat(900.0)

@@ -374,6 +374,29 @@ def test_one_stop_of_a_long_batch_is_no_time_out(word: bool) -> None:
     assert view.spiral.replay_amplification > 1.0
 
 
+def test_a_driver_that_is_killed_in_one_batch_three_times_is_dead_without_a_failure() -> None:
+    """No exception, no deadline, and back within 90 s: WeirBatchesFailing tells by the phase."""
+    world = world_with_a_killed_batch(NO_DEADLINE, 10.0)
+    for number, age in ((2, 3.0), (3, 7.0), (4, 2.0)):
+        assert world.view().spiral.phase == "none"
+        world.driver.application_id = f"local-{number}"
+        world.driver.instance = f"listener-{number}"
+        world.driver.sequence = 0
+        world.driver.time += 80.0
+        begins_again(world, number, age)
+    view = world.view()
+    assert view.up
+    assert view.spiral.phase == "dead"
+    assert view.spiral.evidence == "batch 6 was begun 3 times and not committed"
+    assert (view.failure, view.checkpoint.failures_consecutive, view.totals.failures) == (
+        None,
+        0,
+        {},
+    )
+    world.send(world.driver.progress(500, 2.0))
+    assert world.view().spiral.phase == "none"
+
+
 def test_stops_of_batches_that_come_through_say_no_deadline() -> None:
     world = world_with_a_killed_batch(NO_DEADLINE, 45.0)
     world.send(world.driver.terminated(None))
