@@ -13,12 +13,13 @@ _BEHIND: Final = ("WeirFallingBehindFast", "WeirFallingBehind", "WeirNeedsCapaci
 _OF_QUERIES: Final = tuple(one.name for one in ALERTS if one.subject == "query")
 
 
-def _of_queries_but(*names: str) -> tuple[str, ...]:
-    """All alerts on queries but these, and but a loss that is near.
+#: Rows are lost for good. Whatever led there was told long before: this must be told again.
+_LOSSES: Final = ("WeirRetentionLossNear", "WeirWatermarkAhead")
 
-    Whatever led there was told long before; that data is about to be deleted must be told again.
-    """
-    return tuple(name for name in _OF_QUERIES if name not in {*names, "WeirRetentionLossNear"})
+
+def _of_queries_but(*names: str) -> tuple[str, ...]:
+    """All alerts on queries but these, and but what tells of rows that are lost."""
+    return tuple(name for name in _OF_QUERIES if name not in {*names, *_LOSSES})
 
 
 INHIBITIONS: Final[tuple[Inhibition, ...]] = (
@@ -89,6 +90,12 @@ INHIBITIONS: Final[tuple[Inhibition, ...]] = (
         targets=("WeirFallingBehind", "WeirTargetInfeasible"),
         equal=_QUERY,
         why="Too little capacity is why it falls behind.",
+    ),
+    Inhibition(
+        sources=("WeirWatermarkAhead",),
+        targets=("WeirLateRowsDropped",),
+        equal=_QUERY,
+        why="All rows are dropped: that more are than one in a hundred says no more.",
     ),
     Inhibition(
         sources=("WeirWatermarkStuck",),

@@ -85,9 +85,13 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
 #: The audit's errors, and apart from them the one that a driver's death may look like: its query
 #: lives on for ``silent_seconds``, 15 by default, beside the one that a new driver began under
 #: another name. Scraped each minute it may be seen once; two minutes apart it is no such moment.
+#: And apart from them the one by which all rows are lost now, of which somebody is woken.
 _UNSOUND = series(
-    "weir_consistency_findings", severity="error", matchers='check!="location_shared"'
+    "weir_consistency_findings",
+    severity="error",
+    matchers='check!~"location_shared|late_rows"',
 )
+_AHEAD = series("weir_consistency_findings", severity="error", check="late_rows")
 _SHARED = series("weir_consistency_findings", severity="error", check="location_shared")
 _BOTH_LIVE: Final = "2m"
 _GONE = f"{_UP} == 0"
@@ -342,6 +346,25 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary=f"{_QUERY} commits batches and takes nothing",
         description="There is a backlog, batches are committed, and none of them holds a row.",
         dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirWatermarkAhead",
+        severity="critical",
+        subject="query",
+        says="its watermark is ahead of the clock, so all other rows are dropped as late",
+        expression=f"max without (check, severity) ({_AHEAD}) > 0 {_ALIVE}",
+        hold="5m",
+        why="One row of a far time takes the watermark there, and it never goes back: from the "
+        "next batch on every other row is dropped, for good, and nothing fails. Spark counts few "
+        "of them where an aggregation makes one of many, so no share of the rows tells it. Five "
+        "minutes leave out a row as little ahead as the others are by then. Kept for as long: a "
+        "scrape that fails is no end.",
+        keep=_OVER_A_GAP,
+        summary=f"{_QUERY}: its watermark is ahead of the clock, and rows are lost",
+        description="One row of a far time took it there. The others are dropped as late, and are "
+        "missing from the result for good, until their times have come as far or the checkpoint "
+        "begins anew.",
+        dashboard=links.CHECKPOINTS,
     ),
     Alert(
         name="WeirFallingBehind",

@@ -754,6 +754,9 @@ CASES: Final[tuple[Case, ...]] = (
                     "weir_consistency_findings", check="sink_at_least_once", severity="warning"
                 ): "1x99"
             },
+            {  # WeirWatermarkAhead
+                q("weir_consistency_findings", check="late_rows", severity="error"): "1x99"
+            },
             {  # killed, and begun again under another name: two live ones for a moment
                 q(
                     "weir_consistency_findings", check="location_shared", severity="error"
@@ -911,6 +914,39 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_watermark_dropped_rows_total"): "0x4 1000x120",  # once, and no more
                 q("weir_rows_total"): "0+1000x120",
                 **_UP,
+            },
+        ),
+    ),
+    Case(
+        alert="WeirWatermarkAhead",
+        fires={
+            q("weir_consistency_findings", check="late_rows", severity="error"): "_x5 1x120",
+            q("weir_query_up"): "1x130",
+        },
+        at=10,
+        labels=_OF_QUERY,
+        summary="orders/enrich: its watermark is ahead of the clock, and rows are lost",
+        description="One row of a far time took it there. The others are dropped as late, and are "
+        "missing from the result for good, until their times have come as far or the checkpoint "
+        "begins anew.",
+        quiet=(
+            {  # the others were there soon after
+                q(
+                    "weir_consistency_findings", check="late_rows", severity="error"
+                ): "_x5 1x4 stale",
+                **_UP,
+            },
+            {  # batches are as configured again
+                q("weir_consistency_findings", check="late_rows", severity="warning"): "1x120",
+                **_UP,
+            },
+            {
+                q("weir_consistency_findings", check="file_damaged", severity="error"): "1x120",
+                **_UP,
+            },
+            {
+                q("weir_consistency_findings", check="late_rows", severity="error"): "1x120",
+                q("weir_query_up"): "0x120",
             },
         ),
     ),

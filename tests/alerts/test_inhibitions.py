@@ -210,6 +210,24 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
             {("WeirWatermarkStuck", "a"), ("WeirStateGrowing", "b")},
         ),
         (
+            "ahead",
+            [
+                ("WeirSpiral", "a"),
+                ("WeirWatermarkAhead", "a"),
+                ("WeirLateRowsDropped", "a"),
+                ("WeirWatermarkAhead", "b"),
+                ("WeirLateRowsDropped", "b"),
+                ("WeirLateRowsDropped", "c"),
+            ],
+            # Rows that are lost are told, whatever else is.
+            {
+                ("WeirSpiral", "a"),
+                ("WeirWatermarkAhead", "a"),
+                ("WeirWatermarkAhead", "b"),
+                ("WeirLateRowsDropped", "c"),
+            },
+        ),
+        (
             "gone",
             [("WeirQueryGone", "a"), ("WeirLimitHeldLong", "a"), ("WeirQueryGone", "b")],
             {("WeirQueryGone", "a"), ("WeirQueryGone", "b")},

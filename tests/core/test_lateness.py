@@ -171,7 +171,7 @@ def test_that_one_row_of_a_far_time_has_all_others_dropped_is_not_blamed_on_smal
     assert view.late_rows_held is False
     finding, *_ = [one for one in view.findings if one.check == "late_rows"]
     assert "the watermark is 250,000,000,000 s ahead of the clock" in finding.evidence
-    assert finding.severity == "warning"
+    assert finding.severity == "error"
 
 
 def test_a_row_that_is_further_off_still_is_no_clock_of_the_others() -> None:

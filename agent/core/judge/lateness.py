@@ -511,7 +511,7 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
 def _far(ahead_seconds: float) -> Finding:
     return Finding(
         "late_rows",
-        "warning",
+        "error",  # all rows are lost from now on, though nothing fails: WeirWatermarkAhead
         f"the watermark is {_seconds(max(ahead_seconds, 0.0))} ahead of the clock, as one row of a "
         "far time takes it: rows are dropped as late, wherever batches end, until others' times "
         "have come as far or the checkpoint begins anew",

@@ -24,6 +24,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Rows that came too late and were dropped by the watermark.",
         lambda view: view.totals.watermark_dropped_rows,
         unit="rows",
+        note="As Spark's stateful operators count them: in an aggregation after a batch's rows of "
+        "one key were made one, so with few keys far more source rows were lost than are counted.",
     ),
     QUERY.gauge(
         "weir_watermark_delay_seconds",
