@@ -17,9 +17,13 @@ _OF_QUERIES: Final = tuple(one.name for one in ALERTS if one.subject == "query")
 _LOSSES: Final = ("WeirRetentionLossNear", "WeirWatermarkAhead")
 
 
+#: What somebody did, which may be why the others fire.
+_DONE: Final = ("WeirNewCheckpoint",)
+
+
 def _of_queries_but(*names: str) -> tuple[str, ...]:
-    """All alerts on queries but these, and but what tells of rows that are lost."""
-    return tuple(name for name in _OF_QUERIES if name not in {*names, *_LOSSES})
+    """All alerts on queries but these, and but what tells of rows that are lost or of a deed."""
+    return tuple(name for name in _OF_QUERIES if name not in {*names, *_LOSSES, *_DONE})
 
 
 INHIBITIONS: Final[tuple[Inhibition, ...]] = (

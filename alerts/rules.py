@@ -28,6 +28,7 @@ _FROM_DRIVERS = 'reason!~"full|state"'
 #: minutes, as WeirAgentDown has it. All alike, so that none is let go of before what it holds back.
 _OVER_A_GAP: Final = "5m"
 _UP = series("weir_query_up")
+_TOLD_ID: Final = 'query_id!=""'
 _GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
 _BEGINS = series("weir_agent_certificate_not_before_timestamp_seconds")
 _ENDS = series("weir_agent_certificate_expiry_timestamp_seconds")
@@ -144,6 +145,12 @@ _OFF_SINCE = series("weir_query_mode_since_timestamp_seconds")
 _BY_HAND_LONG = f"{of_query('weir_query_mode')} (time() - {_OFF_SINCE} > 4 * 3600)"
 _HELD_SINCE = series("weir_query_held_since_timestamp_seconds")
 _MODE_ALIVE = f"{of_query('weir_query_mode')} ({_UP} == 1)"
+#: Of a query whichever agent tells, by name: a run of another id begins series of its own.
+_BY_NAME = "(cluster, namespace, application, query)"
+_RAN_AS = (
+    "count by (cluster, namespace, application, query, query_id)"
+    f" (last_over_time({series('weir_query_info', matchers=_TOLD_ID)}[1h]))"
+)
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
 
 
@@ -219,7 +226,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         keep=_OVER_A_GAP,
         summary=f"{_QUERY} does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
-        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        "If its driver is dead, or it failed, nothing of its input is processed. If it is gone for "
+        "good: weir retire.",
         dashboard=links.QUERY,
     ),
     Alert(
@@ -456,6 +464,22 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "is an older one. Every batch from here on may be written twice.",
         summary=f"{_QUERY} reads again what it had committed",
         description="Its offsets went back. A sink that is not idempotent now gets rows twice.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirNewCheckpoint",
+        severity="info",
+        subject="query",
+        says="runs from a new checkpoint, having run from another within the hour",
+        expression=f"count by {_BY_NAME} ({_RAN_AS}) > 1 and on {_BY_NAME} {_UP} == 1",
+        hold="0s",
+        why="A query's id is its checkpoint's. Another one under the same name is a checkpoint "
+        "that was begun anew, by a deploy for the most part: nothing fails, and rows between the "
+        "two may be skipped, or all be read again. An hour, so that one that is stopped for a "
+        "deploy is told; whether it is meant somebody has to know, and nobody is woken.",
+        summary=f"{_QUERY} runs from a new checkpoint",
+        description="Within the hour it ran from another one. What it had read, and its state, it "
+        "does not know any more: it began where its source's options say, such as startingOffsets.",
         dashboard=links.QUERY,
     ),
     Alert(

@@ -71,6 +71,10 @@ _STARTS_AGAIN: Final = (
     "3 times within the last hour. With each start alerts begin anew to wait, and those that wait "
     "for minutes may not be told at all."
 )
+_NOT_BACK: Final = (
+    "It failed or its driver fell silent, and it has not come back for 3 minutes. If its driver is "
+    "dead, or it failed, nothing of its input is processed. If it is gone for good: weir retire."
+)
 _NO_AGENT: Final = (
     "Jobs run on: grants expire, and drivers go back to the limits that they configured; where "
     "they configured none, the last one stays, unless rows could fall late behind it. Nobody sees "
@@ -226,8 +230,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=13,  # down from minute 10, held for 3
         labels=_OF_QUERY,
         summary="orders/enrich does not run",
-        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
-        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        description=_NOT_BACK,
         quiet=(
             {q("weir_query_up"): "1x9 0x2 1x120"},  # a restart
             {  # its owner stopped it, or it had read what there was
@@ -252,8 +255,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=24,
         labels=_OF_QUERY,
         summary="orders/enrich does not run",
-        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
-        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        description=_NOT_BACK,
         quiet=(),
     ),
     Case(
@@ -262,8 +264,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=14,  # silent from minute 11, held for 3
         labels=_OF_QUERY,
         summary="orders/enrich does not run",
-        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
-        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        description=_NOT_BACK,
         quiet=(),
     ),
     Case(
@@ -277,8 +278,7 @@ CASES: Final[tuple[Case, ...]] = (
         ends_at=3010,  # what is not there any more looks alive for 5 minutes, and 5 it is kept
         labels=_OF_QUERY,
         summary="orders/enrich does not run",
-        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
-        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        description=_NOT_BACK,
         quiet=(),
     ),
     Case(
@@ -732,6 +732,48 @@ CASES: Final[tuple[Case, ...]] = (
         summary="orders/enrich reads again what it had committed",
         description="Its offsets went back. A sink that is not idempotent now gets rows twice.",
         quiet=({q("weir_lag_state", state="ERR"): "1x120", **_UP},),
+    ),
+    Case(
+        alert="WeirNewCheckpoint",
+        fires={
+            q("weir_query_info", query_id="a", run_id="1"): "1x9 stale",
+            q("weir_query_info", query_id="b", run_id="2"): "_x12 1x120",
+            q("weir_query_up"): "1x9 0x1 1x120",
+        },
+        at=12,
+        labels=_OF_QUERY_ANYWHERE,
+        summary="orders/enrich runs from a new checkpoint",
+        description="Within the hour it ran from another one. What it had read, and its state, it "
+        "does not know any more: it began where its source's options say, such as startingOffsets.",
+        quiet=(
+            {  # a restart
+                q("weir_query_info", query_id="a", run_id="1"): "1x9 stale",
+                q("weir_query_info", query_id="a", run_id="2"): "_x12 1x120",
+                **_UP,
+            },
+            {  # at another agent
+                q("weir_query_info", query_id="a", run_id="1"): "1x9 stale",
+                q("weir_query_info", query_id="a", run_id="2").replace(
+                    "agent:", "another:"
+                ): "_x12 1x120",
+                **_UP,
+            },
+            {  # told of before its start was
+                q("weir_query_info", query_id="", run_id=""): "1x9 stale",
+                q("weir_query_info", query_id="a", run_id="2"): "_x10 1x120",
+                **_UP,
+            },
+            {  # two queries
+                q("weir_query_info", query_id="a", run_id="1"): "1x120",
+                other("weir_query_info", query_id="b", run_id="2"): "1x120",
+                **_UP,
+            },
+            {  # it ended again
+                q("weir_query_info", query_id="a", run_id="1"): "1x9 stale",
+                q("weir_query_info", query_id="b", run_id="2"): "_x12 1x120",
+                q("weir_query_up"): "1x9 0x120",
+            },
+        ),
     ),
     Case(
         alert="WeirCheckpointUnsound",

@@ -348,6 +348,18 @@ def test_an_order_that_was_forgotten_is_told_once_of_a_job_that_comes_and_goes(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_new_checkpoint_is_told_of_for_an_hour(tmp_path: Path) -> None:
+    """By ids: the last sample of the one before is of minute 9."""
+    given = {
+        q("weir_query_info", query_id="a", run_id="1"): "1x9 stale",
+        q("weir_query_info", query_id="b", run_id="2"): "_x12 1x120",
+        q("weir_query_up"): "1x120",
+    }
+    told = {60 * minute: int(12 <= minute < 69) for minute in range(120) if minute != 69}
+    done = firing("WeirNewCheckpoint", given, told, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def _by_batch(every: int, batches: int, start: int, growth: int) -> str:
     """Samples, a minute each, of what each batch moves on, one every so many minutes."""
     return " ".join(f"{start + growth * batch}x{every - 1}" for batch in range(batches))
