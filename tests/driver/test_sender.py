@@ -118,6 +118,7 @@ def test_after_a_reconnect_each_event_is_counted_once(agent: FakeAgent, warnings
     driver = Driver(agent.url)
     driver.put(3)
     driver.sender.start()
+    driver.wait(lambda: driver.replies)  # heard, and not only said
     agent.wait(lambda a: len(a.events) == 3)
     agent.stop()
     driver.put(5)
