@@ -14,7 +14,7 @@ _OF_QUERIES: Final = tuple(one.name for one in ALERTS if one.subject == "query")
 
 
 #: Rows are lost for good. Whatever led there was told long before: this must be told again.
-_LOSSES: Final = ("WeirRetentionLossNear", "WeirWatermarkAhead")
+_LOSSES: Final = ("WeirRetentionLossNear", "WeirRowsLost", "WeirWatermarkAhead")
 
 
 #: What somebody did, which may be why the others fire.
@@ -71,6 +71,17 @@ INHIBITIONS: Final[tuple[Inhibition, ...]] = (
         targets=(*_BEHIND, "WeirTargetInfeasible", "WeirWatermarkStuck"),
         equal=_QUERY,
         why="A query that takes nothing falls behind.",
+    ),
+    Inhibition(
+        sources=("WeirRowsLost",),
+        targets=(
+            "WeirRetentionLossNear",
+            "WeirRetentionLossAhead",
+            *_BEHIND,
+            "WeirTargetInfeasible",
+        ),
+        equal=_QUERY,
+        why="What was near has come.",
     ),
     Inhibition(
         sources=("WeirRetentionLossNear",),

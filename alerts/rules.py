@@ -126,6 +126,7 @@ _SPIRAL = series("weir_spiral_phase", matchers='phase=~"spiralling|timing_out"')
 _TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
 _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
+_LOST = series("weir_retention_lost_rows")
 _FAILED = series("weir_batches_total", result="failed")
 _COMMITTED = series("weir_batches_total", matchers='result!="failed"')
 _BUILD = series("weir_build_info")
@@ -304,6 +305,25 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary=f"{_QUERY} is about to lose unread rows",
         description="At the present rates retention deletes unread rows in "
         "{{ $value | humanizeDuration }} (0s: it does already).",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirRowsLost",
+        severity="critical",
+        subject="query",
+        says="retention deleted rows that it had not read",
+        expression=f"sum without (source) (max_over_time({_LOST}[15m])) > 0 and {_UP}"
+        f" {_UNLESS_OVER}",
+        hold="0s",
+        why="What is deleted unread is lost for good, foreseen or not; with failOnDataLoss=false "
+        "nothing fails. The figure is of the last batch and falls with the next commit, so one "
+        "look that saw it suffices: a quarter of an hour is looked back. Told once more where the "
+        "loss was foreseen: that it has come asks for other things. Kept for five minutes: a "
+        "scrape that fails is no end.",
+        keep=_OVER_A_GAP,
+        summary=f"{_QUERY} lost unread rows to retention",
+        description="{{ $value | humanize }} rows were deleted at the source before they were "
+        "read. It goes on without them, or fails (failOnDataLoss).",
         dashboard=links.QUERY,
     ),
     Alert(

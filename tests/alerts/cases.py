@@ -477,6 +477,58 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
+        alert="WeirRowsLost",
+        fires={
+            q("weir_retention_lost_rows", source="0"): "0x4 300x120",
+            q("weir_retention_lost_rows", source="1"): "0x4 100x120",
+            **_UP,
+        },
+        at=5,
+        labels=_OF_QUERY,
+        summary="orders/enrich lost unread rows to retention",
+        description="400 rows were deleted at the source before they were read. It goes on without "
+        "them, or fails (failOnDataLoss).",
+        quiet=(
+            {q("weir_retention_lost_rows", source="0"): "0x120", **_UP},
+            {  # near, and not there
+                q("weir_retention_loss_seconds", source="0"): "60x120",
+                q("weir_retention_lost_rows", source="0"): "0x120",
+                **_UP,
+            },
+            {**_moved("enrich"), q("weir_retention_lost_rows", source="0"): "_x8 9x180"},
+            {  # retired at the one agent that it had left before
+                **_retired_where_it_was(),
+                q("weir_retention_lost_rows", source="0"): "_x8 9x21 stale",
+            },
+        ),
+    ),
+    Case(
+        # One scrape sees them, and the next commit of failOnDataLoss=false leaves them behind.
+        alert="WeirRowsLost",
+        fires={q("weir_retention_lost_rows", source="0"): "0x4 400 0x120", **_UP},
+        at=19,
+        silent_at=4,
+        labels=_OF_QUERY,
+        summary="orders/enrich lost unread rows to retention",
+        description="400 rows were deleted at the source before they were read. It goes on without "
+        "them, or fails (failOnDataLoss).",
+        quiet=(),
+    ),
+    Case(
+        alert="WeirRowsLost",  # gone, and retired at minute 20: kept for five more
+        fires={
+            q("weir_retention_lost_rows", source="0"): "0x4 400x14 stale",
+            q("weir_query_up"): "1x9 0x9 stale",
+        },
+        at=5,
+        ends_at=25,
+        labels=_OF_QUERY,
+        summary="orders/enrich lost unread rows to retention",
+        description="400 rows were deleted at the source before they were read. It goes on without "
+        "them, or fails (failOnDataLoss).",
+        quiet=(),
+    ),
+    Case(
         alert="WeirRetentionLossAhead",
         fires={q("weir_retention_loss_seconds", source="0"): "86400x4 86399x120"},
         at=65,

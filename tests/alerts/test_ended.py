@@ -36,6 +36,7 @@ WHILE_DOWN: Final = frozenset(
         "WeirQueryGone",
         "WeirBatchesFailing",
         "WeirRetentionLossNear",
+        "WeirRowsLost",
         "WeirRetentionLossAhead",
         "WeirFailingOften",
         "WeirCheckpointUnsound",

@@ -200,6 +200,17 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
             },
         ),
         (
+            "lost",
+            [
+                ("WeirRowsLost", "a"),
+                ("WeirRetentionLossNear", "a"),
+                ("WeirFallingBehindFast", "a"),
+                ("WeirBatchesFailing", "b"),
+                ("WeirRowsLost", "b"),
+            ],
+            {("WeirRowsLost", "a"), ("WeirBatchesFailing", "b"), ("WeirRowsLost", "b")},
+        ),
+        (
             "stuck",
             [("WeirBacklogStuck", "a"), ("WeirFallingBehindFast", "a"), ("WeirFallingBehind", "a")],
             {("WeirBacklogStuck", "a")},
