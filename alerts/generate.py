@@ -94,7 +94,13 @@ def rules(
 def alertmanager() -> str:
     """An Alertmanager configuration to take the routes and inhibitions from."""
     routes = [
-        {"matchers": ['severity="critical"'], "receiver": "page", "repeat_interval": "1h"},
+        {
+            "matchers": ['severity="critical"'],
+            "receiver": "page",
+            # One outage of a store or a broker takes many applications with it: one message.
+            "group_by": ["alertname", "cluster", "namespace"],
+            "repeat_interval": "1h",
+        },
         {"matchers": ['severity="warning"'], "receiver": "day", "repeat_interval": "12h"},
         {"matchers": ['severity="info"'], "receiver": "log", "repeat_interval": "3d"},
     ]

@@ -53,6 +53,26 @@ def test_routes(labels: list[str], receiver: str) -> None:
     assert done.stdout.strip() == receiver
 
 
+def test_one_outage_of_many_applications_is_one_message(alertmanager: _Alertmanager) -> None:
+    """Of what pages; by day each application is a message of its own."""
+    names = ("WeirBatchesFailing", "WeirFallingBehind")
+    alertmanager.fire(
+        *(
+            _alert("outage", name, f"q{at}", application=f"app{at}")
+            for name in names
+            for at in range(20)
+        )
+    )
+    expected = {("page", "WeirBatchesFailing"): [20], ("day", "WeirFallingBehind"): [1] * 20}
+    until(
+        lambda: alertmanager.messages("outage") == expected,
+        f"{expected}",
+        seconds=15,
+        every=0.2,
+        telling=lambda: alertmanager.messages("outage"),
+    )
+
+
 def test_inhibitions_speak_of_alerts_and_never_of_themselves() -> None:
     for one in INHIBITIONS:
         assert set(one.sources) | set(one.targets) <= set(SEVERITY)
@@ -87,6 +107,18 @@ class _Alertmanager:
         ) as reply:
             found: list[dict[str, Any]] = json.load(reply)
         return {(one["labels"]["alertname"], one["labels"].get("query", "")) for one in found}
+
+    def messages(self, run: str) -> dict[tuple[str, str], list[int]]:
+        """By receiver and alert, of how many alerts each message of this run is."""
+        with urllib.request.urlopen(
+            f"{self.address}/api/v2/alerts/groups?filter=run%3D{run}", timeout=10
+        ) as reply:
+            groups: list[dict[str, Any]] = json.load(reply)
+        found: dict[tuple[str, str], list[int]] = {}
+        for one in groups:
+            told = (one["receiver"]["name"], one["labels"]["alertname"])
+            found.setdefault(told, []).append(len(one["alerts"]))
+        return found
 
 
 @pytest.fixture(scope="module")
