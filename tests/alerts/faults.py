@@ -87,6 +87,8 @@ SENT: Final = (
     of_agent("hung", ("day", "WeirDeadlineNear"), ("page", "WeirBatchHung"), also=()),
     of_agent("broken", ("page", "WeirQueryGone")),
     of_agent("stopped"),
+    # Stopped, and started by a deploy that gave it another checkpoint.
+    of_agent("renewed", ("log", "WeirNewCheckpoint")),
 )
 #: Another one is sent these two, and then nothing more.
 SILENT: Final = ("silent-a", "silent-b")

@@ -87,6 +87,7 @@ class Sent:
         self.sequence = 0
         self.run = 0
         self.batch = 0
+        self.checkpoint = 0
 
     def _send(self, kind: str, content: dict[str, Any], **more: Any) -> None:
         self.sequence += 1
@@ -97,7 +98,7 @@ class Sent:
         assert answer["rejected"] == [], answer
 
     def ids(self) -> dict[str, str]:
-        return {"id": f"{RUN}0", "runId": f"{RUN}{self.run}", "name": self.name}
+        return {"id": f"{RUN}{self.checkpoint}", "runId": f"{RUN}{self.run}", "name": self.name}
 
     def start(self) -> None:
         self.run += 1
@@ -131,8 +132,8 @@ class Sent:
         self._send("terminated", {"exception": exception, "errorClassOnException": None})
 
 
-def provoke(agent: AgentProcess) -> None:
-    """Every fault of ``SENT``, at once."""
+def provoke(agent: AgentProcess, renewed: Sent) -> None:
+    """Every fault of ``SENT``, at once; ``renewed`` has run for a while."""
     events = faults.spiral_events("spiral")
     for at in range(0, len(events), 200):
         answer = agent.post(body("spiral", *events[at : at + 200])).json()
@@ -158,6 +159,10 @@ def provoke(agent: AgentProcess) -> None:
     stopped.start()
     stopped.commit()
     stopped.end(None)
+    renewed.end(None)
+    renewed.checkpoint, renewed.batch = 1, 0
+    renewed.start()
+    renewed.commit()
 
 
 def overfill(agent: AgentProcess) -> None:
@@ -229,6 +234,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             sent = Sent(agents[1], name)
             sent.start()
             sent.commit()
+        renewed = Sent(agents[0], "renewed")
+        renewed.start()
+        renewed.commit()
         _export(promtool, work)
         (work / "rules.yml").write_text(rules())
         (work / "alertmanager.yml").write_text(alertmanager_config(receiver.url))
@@ -284,7 +292,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         scene.prometheus.wait_for(
             f"count(count_over_time(up[1m]) > 2 and up == 1) == {len(agents)}"
         )
-        provoke(agents[0])
+        provoke(agents[0], renewed)
         overfill(agents[2])
         end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end and not scene.complete():
