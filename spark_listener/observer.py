@@ -458,8 +458,11 @@ class Observer:
             item.gate.sequence = sequence
             run.gate = item.gate
 
-    def _adopt(self, java_query: Any, session: Session) -> Run | None:
+    def _adopt(self, java_query: Any, session: Session, run_id: str | None = None) -> Run | None:
+        """Takes on a query that runs; with ``run_id`` none but this run of it."""
         query = Query(java_query)
+        if run_id not in (None, query.run_id):
+            return None
         if query.run_id in self._runs or not query.active():
             return self._runs.get(query.run_id)
         run = self._run(query, session)
@@ -473,9 +476,7 @@ class Observer:
             return None  # detached meanwhile
         try:
             java_query = session.java.streams().get(query_id)
-            if java_query is None or Query(java_query).run_id != run_id:
-                return None
-            return self._adopt(java_query, session)
+            return None if java_query is None else self._adopt(java_query, session, run_id)
         except Exception as error:
             self._complaints.error("looking up a query", error)
             return None

@@ -114,17 +114,18 @@ class StageStore:
                 return set()
             batch = -1 if named.group(1) == "init" else int(named.group(1))
             if batch < batch_id:
-                return found if max(self._jobs_of(None), default=-1) < number else set()
+                break
             if batch > batch_id:
                 continue
             if str(job.status().toString()) != "SUCCEEDED":
                 return set()
             numbers = job.stageIds()
             found.update(int(numbers.apply(index)) for index in range(int(numbers.size())))
-        # Jobs are numbered from 0.
-        all_seen = len(jobs) <= MOST_JOBS and max(jobs, default=0) < self._retained
-        first = min(jobs, default=0)
-        return found if all_seen and max(self._jobs_of(None), default=-1) < first else set()
+        else:  # jobs are numbered from 0
+            if not jobs or len(jobs) > MOST_JOBS or jobs[0] >= self._retained:
+                return set()
+        # The last one looked at: all that is of the batch came after it, or is it.
+        return found if max(self._jobs_of(None), default=-1) < number else set()
 
     def _jobs_of(self, group: str | None) -> list[int]:
         """The newest first."""

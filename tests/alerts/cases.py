@@ -91,6 +91,11 @@ _COMMITS_NOTHING: Final = (
     "It failed, or was killed or stopped in one batch, again and again without a commit between. A "
     "restart does not help: each begins at the same place."
 )
+_LOST: Final = "orders/enrich lost unread rows to retention"
+_ROWS_LOST: Final = (
+    "400 rows were deleted at the source before they were read. It goes on without them, or fails "
+    "(failOnDataLoss)."
+)
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 _NO_MORE: Final = "Then no driver that checks it reports any more, and Prometheus scrapes no more."
 
@@ -485,9 +490,8 @@ CASES: Final[tuple[Case, ...]] = (
         },
         at=5,
         labels=_OF_QUERY,
-        summary="orders/enrich lost unread rows to retention",
-        description="400 rows were deleted at the source before they were read. It goes on without "
-        "them, or fails (failOnDataLoss).",
+        summary=_LOST,
+        description=_ROWS_LOST,
         quiet=(
             {q("weir_retention_lost_rows", source="0"): "0x120", **_UP},
             {  # near, and not there
@@ -509,9 +513,8 @@ CASES: Final[tuple[Case, ...]] = (
         at=19,
         silent_at=4,
         labels=_OF_QUERY,
-        summary="orders/enrich lost unread rows to retention",
-        description="400 rows were deleted at the source before they were read. It goes on without "
-        "them, or fails (failOnDataLoss).",
+        summary=_LOST,
+        description=_ROWS_LOST,
         quiet=(),
     ),
     Case(
@@ -523,9 +526,8 @@ CASES: Final[tuple[Case, ...]] = (
         at=5,
         ends_at=25,
         labels=_OF_QUERY,
-        summary="orders/enrich lost unread rows to retention",
-        description="400 rows were deleted at the source before they were read. It goes on without "
-        "them, or fails (failOnDataLoss).",
+        summary=_LOST,
+        description=_ROWS_LOST,
         quiet=(),
     ),
     Case(

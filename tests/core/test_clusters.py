@@ -58,10 +58,18 @@ class World:
                 self.present = self.present if self.asked is None else self.asked
         return receipt
 
-    def batch(self, arriving: float, *, steady: bool = True, slots: int | None = None) -> Receipt:
+    def batch(
+        self,
+        arriving: float,
+        *,
+        steady: bool = True,
+        looked_at: bool = True,
+        slots: int | None = None,
+        every_seconds: float = 10.0,
+    ) -> Receipt:
         """One every ten seconds, of all that came in them."""
         slots = slots or self.present
-        rows = round(arriving * 10)
+        rows = round(arriving * every_seconds)
         work = rows / PER_SLOT
         work *= slots / 2 if self.sink else 1
         seconds = math.ceil(24 / slots) * work / 24
@@ -72,19 +80,10 @@ class World:
             "begin_seconds": 0.0,
             "seconds": seconds,
         }
-        gap = max(10.0 - seconds, 0.0)
+        gap = max(every_seconds - seconds, 0.0)
         event = self.driver.progress(rows, seconds, backlog=self.backlog, gap=gap)
-        event["work"] = {"slots": slots, "steady": steady, "stages": [stage] if steady else []}
-        return self.send(event)
-
-    def batch_of_a_second(self, arriving: float, *, looked_at: bool) -> Receipt:
-        """One after the other, as their stages are told or not."""
-        rows, slots = round(arriving), self.present
-        seconds = math.ceil(24 / slots) * rows / PER_SLOT / 24
-        stage = {"tasks": 24, "task_seconds": rows / PER_SLOT, "begin_seconds": 0.0}
-        stage |= {"longest_seconds": rows / PER_SLOT / 24, "seconds": seconds}
-        event = self.driver.progress(rows, seconds, backlog=0, gap=max(1.0 - seconds, 0.0))
-        event["work"] = {"slots": slots, "steady": True, "stages": [stage] if looked_at else []}
+        stages = [stage] if steady and looked_at else []
+        event["work"] = {"slots": slots, "steady": steady, "stages": stages}
         return self.send(event)
 
     def heartbeat_of_none(self) -> Receipt:
@@ -427,7 +426,7 @@ def test_that_most_batches_are_not_looked_at_gives_nothing_back(looks: int) -> N
     world.run(50.0, 20)
     assert world.present == 1
     for second in range(160):
-        world.batch_of_a_second(50.0, looked_at=second % looks == 0)
+        world.batch(50.0, looked_at=second % looks == 0, every_seconds=1.0)
         receipt = world.heartbeat()
         assert receipt.executors is not None
         assert receipt.executors.wanted == 1, second

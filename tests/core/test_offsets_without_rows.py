@@ -45,13 +45,20 @@ class World:
         rows = admitted - max(min(end, self.gap[1]) - max(self.next, self.gap[0]), 0)
         self.next = end
         seconds = self.fixed + rows / ROWS_PER_SECOND
-        said = {"source": 0, "unit": "rows", "limit": self.limit, "configured": self.configured}
-        said |= {"backlog": latest - end, "admitted": admitted}
-        event = self.driver.progress(rows, seconds, limits=[said])
-        self.heard(self.fleet.receive(decode_request(self.driver.body(event)), self.driver.time))
+        self.tell(rows, seconds, admitted, latest - end, self.limit)
         self.batches.append((admitted, rows, seconds))
 
-    def heard(self, receipt: Any) -> None:
+    def tell(
+        self, rows: int, seconds: float, admitted: int, backlog: int, limit: int | None
+    ) -> None:
+        """Of a batch that was planned under a limit."""
+        said = {"source": 0, "unit": "rows", "limit": limit, "configured": self.configured}
+        said |= {"backlog": backlog, "admitted": admitted}
+        self.heard(self.driver.progress(rows, seconds, limits=[said]))
+
+    def heard(self, event: dict[str, Any]) -> None:
+        request = decode_request(self.driver.body(event))
+        receipt = self.fleet.receive(request, self.driver.time)
         if receipt.grants:
             self.limit = receipt.grants[0].limit
         self.view = self.fleet.view(("shop", "orders"), self.driver.time)
@@ -65,8 +72,7 @@ class World:
     def stood_still(self) -> World:
         self.driver.time += 25 * 3600
         self.driver.run_id = "r-2"
-        body = self.driver.body(self.driver.started())
-        self.heard(self.fleet.receive(decode_request(body), self.driver.time))
+        self.heard(self.driver.started())
         self.gap = (self.next, self.next + GAP_OFFSETS)
         self.latest = self.gap[1] + LEFT_OFFSETS
         self.batches.clear()
@@ -135,12 +141,7 @@ def test_a_batch_says_nothing_of_a_limit_that_it_did_not_have() -> None:
     limit = world.limit
     assert limit is not None
     for number in range(4):
-        said = {"source": 0, "unit": "rows", "limit": limit, "configured": None}
-        said |= {"backlog": 10**8, "admitted": limit}
-        event = world.driver.progress(0, FIXED_SECONDS, limits=[said])
-        world.heard(
-            world.fleet.receive(decode_request(world.driver.body(event)), world.driver.time)
-        )
+        world.tell(0, FIXED_SECONDS, limit, 10**8, limit)
         assert world.limit is not None
         assert world.limit <= 2 * limit + 1, number
 
@@ -163,11 +164,7 @@ def test_batches_that_take_long_without_a_row_get_no_larger() -> None:
     world = World().learn().stood_still()
     before = world.limit
     for _ in range(10):
-        said = {"source": 0, "unit": "rows", "limit": world.limit, "configured": None}
-        said |= {"backlog": 10**8, "admitted": world.limit}
-        event = world.driver.progress(0, TARGET_SECONDS, limits=[said])
-        body = world.driver.body(event)
-        world.heard(world.fleet.receive(decode_request(body), world.driver.time))
+        world.tell(0, TARGET_SECONDS, world.limit or 0, 10**8, world.limit)
     assert world.limit == before
     assert world.view.lag_state != "STALL"
 
@@ -175,8 +172,5 @@ def test_batches_that_take_long_without_a_row_get_no_larger() -> None:
 def test_where_nothing_is_taken_it_stands_still() -> None:
     world = World().learn()
     for _ in range(10):
-        said = {"source": 0, "unit": "rows", "limit": world.limit, "configured": None}
-        event = world.driver.progress(0, 1.0, limits=[said | {"backlog": 10**8, "admitted": 0}])
-        body = world.driver.body(event)
-        world.heard(world.fleet.receive(decode_request(body), world.driver.time))
+        world.tell(0, 1.0, 0, 10**8, world.limit)
     assert world.view.lag_state == "STALL"

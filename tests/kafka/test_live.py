@@ -461,8 +461,6 @@ def test_offsets_that_retention_deleted_are_passed_by_limits_that_double(
     go_on.set()
     until(lambda: sum(rows_of(query)) >= sent + left, "the rows after the gap")
     assert query.exception() is None
-    empty = [p for p in query.recentProgress if p["numInputRows"] == 0]
-    print(learned, len(limits) - before, len(empty), limits)
     assert len(limits) - before < deleted / learned / 2
 
 

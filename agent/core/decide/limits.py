@@ -193,11 +193,8 @@ def first_batch(
     shares = credit.share(_free(query, size, controlled), needs)
     for source, part in zip(controlled, shares, strict=True):
         before = source.decided_limit if source.decided else source.configured
-        most = [before, settings.maximum_limit]
-        if not settings.above_configured:
-            most.append(source.configured)
         wanted = max(round(part.rows / (source.ratio or 1.0)), settings.minimum_limit, 1)
-        limit = min([wanted, MOST_LIMIT, *(bound for bound in most if bound is not None)])
+        limit = _within(source, settings, wanted, before)
         if limit < 1:
             continue  # whoever configured it wants nothing to be read
         _decide(query, source, Step(limit, "first_batch"), time, policy)
@@ -423,6 +420,14 @@ def after_batch(query: Query, ended: Ended) -> None:
             _decide(query, source, step, time, policy, detail=detail)
 
 
+def _within(source: Source, settings: QueryPolicy, wanted: int, *bounds: int | None) -> int:
+    """A limit of a source's, within what is configured, ordered and said beside: None is none."""
+    most = [MOST_LIMIT, settings.maximum_limit, *bounds]
+    if not settings.above_configured:
+        most.append(source.configured)
+    return min([wanted, *(bound for bound in most if bound is not None)])
+
+
 def _go_past(query: Query, ended: Ended, controlled: list[Source], size: Size | None) -> None:
     """Larger limits after a batch that took all that its limits let it and told of no row.
 
@@ -443,11 +448,8 @@ def _go_past(query: Query, ended: Ended, controlled: list[Source], size: Size | 
         told = source.unit != "bytes" and source.batch_limit == current and _reached(source)
         if not (told and current and ratio and source.admitted):
             continue
-        most = [MOST_LIMIT, settings.maximum_limit]
-        if not settings.above_configured:
-            most.append(source.configured)
         left = (most_rows - full) / ratio + current
-        limit = int(min([current * room, left, *(bound for bound in most if bound is not None)]))
+        limit = _within(source, settings, int(min(current * room, left)))
         if limit > current:
             took = f"took {source.admitted:,} {source.unit}, as its limit is, and read no row"
             _decide(query, source, Step(limit, "raise"), ended.time, ended.policy, detail=took)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decide.executors import Need, Scaler, bound_of, in_vain, slots_of
+from agent.core.decide.executors import Scaler, bound_of, in_vain, slots_of
 from agent.core.decode.events import Executors
 from agent.core.judgement import ExecutorsLine, ExecutorsView, InVain
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 
-def _in_vain_from(need: Need, slots_each: float) -> int | None:
-    """In executors."""
-    slots = need.in_vain_from
-    return None if slots is None else math.ceil(slots / slots_each - 1e-9)
+def _executors(slots: int, slots_each: float) -> int:
+    """That have so many slots, or some more."""
+    return math.ceil(slots / slots_each - 1e-9)
 
 
 def _works_unknown(query: Query, settings: QueryPolicy) -> bool:
@@ -173,8 +172,8 @@ class Clusters:
         if not found:
             return
         each = known.told.slots / known.told.present
-        number = math.ceil(slots_of(found) / each - 1e-9)
-        roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
+        number = _executors(slots_of(found), each)
+        roomy = _executors(slots_of(found, roomy=True), each)
         known.bound = bound_of(found, number, settings)
         scaler = known.scaler
         on_trial = any(need.on_trial for need in found)
@@ -193,7 +192,9 @@ class Clusters:
             roomy = max(roomy, known.own)  # it rests, and what it needs then stays unknown
         # That more bring nothing to a sink that is full says nothing of one with room.
         in_vain = max([need.seen_from for need in found])
-        roomy = max(roomy, min(math.ceil(in_vain / each - 1e-9), known.own))
+        roomy = max(roomy, min(_executors(in_vain, each), known.own))
+        # What came in vain for one of several may have come for another.
+        back = found[0].in_vain_from if len(live) == 1 else None
         known.scaler.decide(
             number,
             roomy,
@@ -203,8 +204,7 @@ class Clusters:
             own=known.own,
             off_seconds=self._wakefulness.off_seconds,
             move_seconds=moves,
-            # What came in vain for one of several may have come for another.
-            in_vain_from=_in_vain_from(found[0], each) if len(live) == 1 else None,
+            in_vain_from=None if back is None else _executors(back, each),
         )
 
     def order(self, application_id: str, now: float) -> ExecutorsOrder | None:
