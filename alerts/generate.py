@@ -48,12 +48,20 @@ _TABLES: Final[dict[str, tuple[Severity, ...]]] = {
 
 
 def dashboard_path(alert: Alert) -> str:
-    """Where in Grafana the alert's subject is shown, from the server's root on."""
+    """Where in Grafana the alert's subject is shown, from the server's root on.
+
+    A cluster may be told by Prometheus alone, which puts its external labels on an alert only as it
+    sends it: a Grafana over several of them shows all the same.
+    """
     choices = (
-        f"{{{{ with $labels.{label} }}}}&var-{label}={{{{ . | urlquery }}}}{{{{ end }}}}"
+        f"{{{{ with {_told(label)} }}}}&var-{label}={{{{ . | urlquery }}}}{{{{ end }}}}"
         for label in _CHOICES[alert.subject]
     )
     return f"/d/{alert.dashboard}?{''.join(choices)}"
+
+
+def _told(label: str) -> str:
+    return f"or $labels.{label} $externalLabels.{label}" if label in _ANY else f"$labels.{label}"
 
 
 def rules(
@@ -104,14 +112,17 @@ def alertmanager() -> str:
         {"matchers": ['severity="warning"'], "receiver": "day", "repeat_interval": "12h"},
         {"matchers": ['severity="info"'], "receiver": "log", "repeat_interval": "3d"},
     ]
-    route = {
+    # On Weir's own route, so that it can be hung into a tree whose root groups otherwise.
+    weir = {
+        "matchers": ['component="weir"'],
         "receiver": "day",
         "group_by": ["alertname", "cluster", "namespace", "application"],
         "group_wait": "30s",
         "group_interval": "5m",
         "repeat_interval": "12h",
-        "routes": [{"matchers": ['component="weir"'], "receiver": "day", "routes": routes}],
+        "routes": routes,
     }
+    route = {"receiver": "day", "routes": [weir]}
     receivers = [
         {"name": name, "webhook_configs": [{"url": f"http://127.0.0.1:9099/{name}"}]}
         for name in ("page", "day", "log")

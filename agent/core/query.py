@@ -331,6 +331,7 @@ class Sizing(msgspec.Struct):
     leaves_band: bool = False  # as the last batch let expect, a full one would be too long
     target_feasible: bool | None = None
     required_capacity_ratio: float | None = None
+    unsteady_batches: int = 0  # in a row, during which executors came or went
     capacity_short_since_time: float | None = None  # it is above 1
     unstable_since_time: float | None = None  # more arrives than batches of the target digest
     decisions: list[Decision] = []
@@ -452,8 +453,11 @@ class Query(msgspec.Struct):
         return [source for source in self.sources if source.controllable]
 
     def steered(self) -> list[Source]:
-        """Those of them whose limits are worked out: one never read from keeps what it has."""
-        return [source for source in self.controlled() if not source.unread]
+        """Those of them whose limits are worked out: the rows of their units are known.
+
+        One never read from, or of which nobody tells what it takes, keeps the limit that it has.
+        """
+        return [source for source in self.controlled() if source.ratio is not None]
 
     def limit_rows(self) -> float | None:
         """Rows of a batch in which every steered source takes its limit; None: not limited."""
@@ -475,6 +479,21 @@ class Query(msgspec.Struct):
         """What the last batch left behind at all sources that tell; None where none does."""
         known = [rows for s in self.sources if (rows := s.left_rows) is not None]
         return sum(known) if known else None
+
+    def left_behind_rows(self) -> float:
+        """What waits, without what has arrived since the last batch was planned.
+
+        Where brokers are asked, or files are listed while it runs, that is in the backlog: it is no
+        more than what arrives, and counts as that.
+        """
+        left, planned_time = 0.0, self.batch.planned_time
+        for source in self.sources:
+            waiting, seen_time = source.backlog_rows, source.backlog_time
+            if waiting and planned_time is not None and seen_time is not None:
+                since = max(seen_time - planned_time, 0.0)
+                waiting = max(waiting - (source.arrival_rows or 0.0) * since, 0.0)
+            left += waiting or 0.0
+        return left
 
     def arrival_rows(self) -> float | None:
         """Rows that arrive per second at all sources that tell; None where none does."""

@@ -404,15 +404,16 @@ def _wants_openmetrics(accept: str) -> bool:
 def _header(one: Metric, *, openmetrics: bool) -> bytes:
     """HELP, TYPE and, in OpenMetrics, UNIT."""
     text = one.help.replace("\\", r"\\").replace("\n", r"\n")
+    kind = "gauge" if one.kind in {"state set", "info"} else one.kind
     if not openmetrics:
-        kind = "gauge" if one.kind in {"state set", "info"} else one.kind
         return f"# HELP {one.name} {text}\n# TYPE {one.name} {kind}\n".encode()
-    # A state set of OpenMetrics wants its label named like the family; ours have a name of
-    # their own, so they are gauges here too.
-    kind = "gauge" if one.kind == "state set" else one.kind
+    # Gauges here too: a state set of OpenMetrics wants its label named like the family, and ours
+    # have a name of their own; and off an info's name a collector of OpenTelemetry cuts the suffix,
+    # so that no rule would find it again. It also adds the words of a unit to a name that does not
+    # hold each of them by itself.
     text = text.replace('"', r"\"")
     lines = f"# HELP {one.family} {text}\n# TYPE {one.family} {kind}\n"
-    if one.unit and one.family.endswith(f"_{one.unit}"):
+    if one.unit and "_per_" not in one.unit and one.family.endswith(f"_{one.unit}"):
         lines += f"# UNIT {one.family} {one.unit}\n"
     return lines.encode()
 

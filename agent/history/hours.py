@@ -378,6 +378,7 @@ def limit_for(
         sigma=cost.cautious_sigma,
         lost=lost,
         start_seconds=query.sizing.cold.expected(cost),
+        slow_seconds=cost.slow_seconds,
         sure_rows=_known_rows(cost, interval_rows(cost, settings, trigger)),
     )
     size = size_of(cost.curve, ask, settings)

@@ -171,3 +171,13 @@ def test_an_idle_trigger_says_that_no_batch_is_open(how: str) -> None:
     assert world.view.spiral.phase == "none"
     assert world.view.checkpoint.failures_consecutive == 0
     assert world.view.attention.level == "idle"
+
+
+def test_what_comes_after_an_hour_without_rows_is_a_spike_like_the_first() -> None:
+    """Patience begins anew: it is not of a load that ended an hour ago."""
+    world = World(told=True)
+    world.overloaded()
+    sizing = world.fleet._roster[KEY].sizing
+    assert sizing.unstable_since_time is not None
+    world.finds_nothing(3600.0)
+    assert sizing.unstable_since_time is None

@@ -743,3 +743,32 @@ class TestManyQueriesOfOneApplication:
         monkeypatch.setattr(clusters, "_live", lambda one: asked.append(one) or of_all(one))
         clusters.look(application, 1000.0 + gap)
         assert bool(asked) is again
+
+
+def test_where_executors_come_and_go_with_each_batch_they_tell_what_it_costs() -> None:
+    """Dynamic allocation under a trigger of minutes: none ends on as many as the last one did."""
+    world = World(executors="off")
+    cost = world.fleet._roster  # filled by the first batch
+    for number in range(3):
+        world.batch(100.0, steady=number == 0, slots=2 + number)
+    assert cost["shop", "orders"].sizing.cost.batches == 1  # a change that is under way
+    for number in range(40):
+        world.batch(100.0, steady=False, slots=2 + number % 3)
+    assert cost["shop", "orders"].sizing.cost.batches > 30
+    assert cost["shop", "orders"].sizing.work.slots == 2
+
+
+def test_what_came_while_a_batch_ran_is_no_backlog_to_catch_up_with() -> None:
+    """Brokers that are asked tell it at once: as many executors as where nobody asks them."""
+    needed = []
+    for asked in (False, True):
+        world = World(maximum_executors=32)
+        world.present = world.configured = 6  # by which 600 s of rows are digested in 300
+        for number in range(12):
+            if asked and number:
+                query = world.fleet._roster["shop", "orders"]
+                # A second before it ends: the rows of the batch, and what came since.
+                query.sources[0].observe(180_000 + 299 * 300, world.driver.time + 599.0)
+            world.batch(300.0, every_seconds=600.0)
+        needed.append(world.slots)
+    assert needed[0] == needed[1]

@@ -464,3 +464,40 @@ def test_of_a_batch_within_the_noise_about_a_seventh_is_believed_where_it_is_cal
     before = cost.seconds(30_000) or 0.0
     cost.learn(30_000, 1.05 * before)
     assert ((cost.seconds(30_000) or 0.0) / before - 1.0) / 0.05 == pytest.approx(0.147, abs=0.03)
+
+
+def with_slow(beyond: dict[int, float], batches: int, *, sigma: float = 0.1) -> Cost:
+    """Batches of 10 s, and by their number what some took beside."""
+    cost, noise = Cost(), random.Random(5)
+    for number in range(batches):
+        seconds = (2.0 + 10_000 / 1250.0) * math.exp(noise.gauss(-sigma * sigma / 2, sigma))
+        cost.learn(10_000, seconds + beyond.get(number, 0.0))
+    return cost
+
+
+def test_what_every_tenth_batch_takes_beside_is_part_of_the_mean() -> None:
+    """As where a sink compacts its log: three tell it, and it is forgotten as soon as it ended."""
+    every_tenth = dict.fromkeys(range(9, 100, 10), 30.0)
+    assert with_slow(every_tenth, 25).slow_seconds == 0.0  # of two nobody knows
+    for batches in (34, 64, 94, 105):
+        cost = with_slow(every_tenth, batches)
+        assert cost.slow_seconds == pytest.approx(3.0, rel=0.3)
+        assert cost.seconds(10_000) == pytest.approx(10.0, rel=0.2)
+    assert with_slow(every_tenth, 200).slow_seconds == 0.0
+
+
+@pytest.mark.parametrize("beyond", [{40: 600.0}, {40: 600.0, 41: 300.0}, {40: 30.0, 90: 600.0}])
+def test_an_accident_or_two_are_no_part_of_the_mean(beyond: dict[int, float]) -> None:
+    assert with_slow(beyond, 100).slow_seconds == 0.0
+
+
+def test_the_worst_of_them_may_be_an_accident() -> None:
+    cost = with_slow(dict.fromkeys(range(9, 80, 10), 30.0) | {49: 900.0}, 80)
+    assert cost.slow_seconds == pytest.approx(3.0, rel=0.3)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.2, 0.4])
+def test_noise_is_no_slow_batch(sigma: float) -> None:
+    """Of what is unlikely, a batch in fifty takes a tenth more than that."""
+    means = [with_slow({}, batches, sigma=sigma).slow_seconds for batches in range(50, 400, 10)]
+    assert statistics.mean(means) < 0.02 * 10.0

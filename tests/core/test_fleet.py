@@ -1089,6 +1089,21 @@ def test_a_hung_batch_grows_older_between_heartbeats() -> None:
     assert world.view().running_seconds is None
 
 
+def test_a_batch_as_long_as_two_of_late_were_is_not_hung() -> None:
+    """A sink that compacts its log with every tenth batch; one accident excuses nothing."""
+    for slow, hangs in (([180.0], True), ([180.0, 180.0], False)):
+        world = World()
+        for seconds in slow:
+            world.batches(9)
+            world.send(world.driver.progress(10, seconds))
+        world.batches(9)
+        batch_id = world.driver.batch_id + 1
+        world.send(world.driver.heartbeat(batch_id, 250.0))
+        assert (world.view().state == "stalled") is hangs
+        world.send(world.driver.heartbeat(batch_id, 290.0))
+        assert world.view().state == "stalled"
+
+
 def test_the_first_batch_of_a_run_from_a_checkpoint_taken_back_runs() -> None:
     """As after a restored savepoint: what ended in the run before says nothing of it."""
     world = World(Policy(default=QueryPolicy(deadline_seconds=60.0)))

@@ -62,11 +62,51 @@ def test_a_run_s_first_batch_is_limited_beside_it() -> None:
     assert (grant.limit or 10**9) < 50_000
 
 
-@pytest.mark.parametrize("told", [{"files": 3}, {"control": "advice"}])
-def test_what_waits_and_is_not_known_and_a_query_of_it_alone_are_let_be(
-    told: dict[str, Any],
-) -> None:
+def test_a_query_of_it_alone_is_let_be() -> None:
     one = world()
     for _ in range(12):
-        assert corrected(one, **told).grants == []
+        assert corrected(one, control="advice").grants == []
     assert one.view().limit.reason == "hold:missing"
+
+
+def table(world: World, limit: int | None, arriving: int) -> Receipt:
+    """A batch of Kafka's rows, and of a table of which nobody tells what it takes."""
+    rows = arriving if limit is None else min(limit, arriving)
+    entry: dict[str, Any] = {"unit": "files", "limit": None, "configured": None, "control": "live"}
+    return world.send(
+        world.driver.progress(
+            rows + 500,
+            1.0 + rows / 10_000.0,
+            limits=[
+                {"source": 0, "unit": "rows", "limit": limit, "configured": None,
+                 "backlog": arriving - rows, "control": "live"},
+                {"source": 1, **entry},
+            ],
+            sources=[
+                {"description": "Rows", "numInputRows": rows},
+                {"description": "Table", "numInputRows": 500},
+            ],
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_source_of_which_nobody_tells_what_it_takes_freezes_no_other(restarts: bool) -> None:
+    """A table's change feed: its limit is left as it is, and the other's follows the load."""
+    one, limit, waiting = world(), None, 40_000
+    for _ in range(5):
+        table(one, None, 10_000)
+    if restarts:
+        one.driver.run_id = "r-2"
+        for grant in one.send(one.driver.started()).grants:
+            limit = grant.limit
+        assert limit is not None
+    for _ in range(60):
+        grants = table(one, limit, waiting).grants
+        took = waiting if limit is None else min(limit, waiting)
+        waiting += round(8500 * (1.0 + took / 10_000)) - took
+        limit = grants[0].limit if grants else limit
+        assert [grant.source for grant in grants] in ([], [0])
+    # 8,500 rows a second of 10,000: with a second of fixed cost batches of 6 s and more digest them.
+    assert limit is not None
+    assert limit > 55_000

@@ -30,7 +30,7 @@ class World:
     def __init__(
         self, *, configured: int | None = None, fixed: float = FIXED_SECONDS, **policy: Any
     ) -> None:
-        default = QueryPolicy(target_seconds=TARGET_SECONDS, **policy)
+        default = QueryPolicy(**{"target_seconds": TARGET_SECONDS, **policy})
         self.fleet = Fleet(Policy(default=default), started_time=START_TIME - 1000)
         self.driver = Driver()
         self.configured = self.limit = configured
@@ -174,3 +174,35 @@ def test_where_nothing_is_taken_it_stands_still() -> None:
     for _ in range(10):
         world.tell(0, 1.0, 0, 10**8, world.limit)
     assert world.view.lag_state == "STALL"
+
+
+@pytest.mark.parametrize("before", [0.5, 0.1])
+def test_units_that_hold_more_rows_at_once_keep_the_deadline_from_the_next_batch_on(
+    before: float,
+) -> None:
+    """Markers of small transactions are half of a calm's offsets, and few of a burst's."""
+    world = World(target_seconds=30.0, deadline_seconds=40.0)
+    latest = 0
+    for number in range(60):
+        share = before if number < 40 else 1.0
+        latest += 10**6
+        limit = world.limit
+        admitted = latest - world.next if limit is None else min(limit, latest - world.next)
+        world.next += admitted
+        rows = round(share * admitted)
+        seconds = FIXED_SECONDS + rows / ROWS_PER_SECOND
+        world.tell(rows, seconds, admitted, latest - world.next, limit)
+        world.batches.append((admitted, rows, seconds))
+        if number > 40:  # the first one was planned before anybody could know
+            assert seconds <= 40.0, number
+    assert world.batches[-1][2] > 20.0
+
+
+def test_files_that_are_taken_are_no_standstill_though_no_row_is_told() -> None:
+    """Spark 3.5 tells none of files that are joined with a cached table (SPARK-24050)."""
+    world = World()
+    said = {"source": 0, "unit": "files", "limit": 5, "configured": 5, "backlog": 1000}
+    for taken, rows, state in ((5, 1000, "OK"), (5, 0, "OK"), (0, 0, "STALL")):
+        for _ in range(10):
+            world.heard(world.driver.progress(rows, 1.0, limits=[{**said, "admitted": taken}]))
+        assert world.view.lag_state == state

@@ -338,3 +338,37 @@ def test_a_run_that_ends_takes_no_shorter_batches_for_a_higher_price(
     policy = QueryPolicy(target_seconds=5.0, stretch_gain=gain)
     size = size_of(Curve(4.0, 1e-5), Ask(0.0, ends=True), policy)
     assert Curve(4.0, 1e-5).seconds(size.rows) == pytest.approx(4.0 * costs)
+
+
+@given(st.floats(0.1, 20.0), st.floats(1.0, 3000.0), st.floats(0.0, 60.0), st.floats(0.0, 30.0))
+def test_slow_batches_are_part_of_what_must_be_digested(
+    fixed: float, arrival: float, trigger: float, slow: float
+) -> None:
+    """The batch nearest the target by which what arrives is digested in the mean."""
+    curve, policy = Curve(fixed, 1 / 4000), QueryPolicy(target_seconds=5.0)
+    size = size_of(curve, Ask(arrival, trigger, slow_seconds=slow), policy)
+    stable = size.stable_rows or 0.0
+    if math.isfinite(stable):
+        needed = arrival * (1.0 + policy.stability_margin)
+        assert stable * (1 + 1e-9) >= needed * max(curve.seconds(stable) + slow, trigger)
+    without = size_of(curve, Ask(arrival, trigger), policy)
+    assert size.rows >= without.rows
+    assert (size.required_ratio or 0.0) >= (without.required_ratio or 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "arrival", "trigger", "feasible"),
+    [
+        (1.0, 100.0, 600.0, True),  # 7 s of work in ten minutes
+        (6.0, 100.0, 600.0, True),  # an empty batch is longer than the target, and in time
+        (1.0, 9999.0, 600.0, False),  # not even ten minutes hold it
+        (1.0, 9000.0, 6.0, False),  # a trigger within the band of the target is none
+        (700.0, 1.0, 600.0, False),
+    ],
+)
+def test_a_target_holds_where_batches_end_within_a_trigger_interval_beyond_it(
+    fixed: float, arrival: float, trigger: float, feasible: bool
+) -> None:
+    ask = Ask(arrival, trigger, sure_rows=math.inf, lost=fixed >= REACH_SHARE * 5.0)
+    size = size_of(Curve(fixed, 1e-4), ask, QueryPolicy(target_seconds=5.0))
+    assert size.feasible is feasible

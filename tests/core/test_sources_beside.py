@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.decide import limits
+from agent.core.policy import Policy, QueryPolicy
 from tests.core.test_fleet import World
 
 
@@ -53,3 +54,31 @@ def test_what_the_other_source_takes_is_part_of_what_surely_fits(
     for _ in range(8):
         two.batch(20_000)
     assert two.limit == 12_000
+
+
+def test_limits_together_keep_the_deadline_though_one_is_not_reached() -> None:
+    """One source pauses under nearly all of a batch, the other bursts: both cannot have it."""
+    world = World(Policy(default=QueryPolicy(target_seconds=50.0, deadline_seconds=60.0)))
+    in_force: list[int | None] = [None, None]
+    now = [(90_000, 10**7), (10_000, 0)]
+    for number in range(60):
+        if number == 40:
+            now = [(0, 0), (10**6, 10**7)]
+        took = [want if limit is None else min(want, limit)
+                for (want, _), limit in zip(now, in_force, strict=True)]  # fmt: skip
+        event = world.driver.progress(
+            sum(took),
+            1.0 + sum(took) / 2500,
+            limits=[
+                {"source": place, "unit": "rows", "limit": limit, "configured": None,
+                 "backlog": left, "admitted": took[place], "control": "live"}
+                for place, (limit, (_, left)) in enumerate(zip(in_force, now, strict=True))
+            ],
+            sources=[{"description": f"Rows{place}", "numInputRows": count}
+                     for place, count in enumerate(took)],
+        )  # fmt: skip
+        for grant in world.send(event).grants:
+            in_force[grant.source] = grant.limit
+        together = sum(limit or 0 for limit in in_force)
+        if number > 2:
+            assert 1.0 + together / 2500 < 60.0, (number, in_force)

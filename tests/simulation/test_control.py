@@ -321,3 +321,26 @@ def test_a_small_batch_that_is_slow_by_itself_takes_no_limit_from_the_next_burst
         stalls={"chance": 0.04, "mean_seconds": 0.25},
     )
     assert share(scenario, lambda: Live(scenario), seeds=[seed]) > 0.93
+
+
+@pytest.mark.parametrize(("slow_seconds", "arriving"), [(30, 850), (30, 900), (40, 800), (60, 700)])
+def test_what_every_tenth_batch_takes_beside_is_digested_too(slow_seconds, arriving):
+    """As where a file sink compacts its log: the target is left for as much as that takes."""
+
+    class EveryTenth(plant.Noise):
+        def stall_seconds(self, number):
+            return float(slow_seconds) if number % 10 == 9 else 0.0
+
+    scenario = scenario_of(
+        duration_seconds=5000,
+        target_seconds=10,
+        initial_limit_rows=2_000_000_000,
+        initial_backlog_rows=10 * arriving,
+        arrival_rows_per_second=[[0, arriving]],
+        fixed_cost_seconds=[[0, 2.0]],
+        throughput_rows_per_second=[[0, 1250]],
+        noise_sigma=0.08,
+    )
+    trace = plant.run(scenario, EveryTenth(0.08, 1), Live(scenario))
+    late = [one.backlog_rows / arriving for one in trace.attempts if one.start_seconds > 2500]
+    assert max(late) < 5 * slow_seconds

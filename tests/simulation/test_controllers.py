@@ -66,7 +66,7 @@ def test_pid_is_sparks_with_its_defaults():
             10_000 * 2 * 2.0,
             False,
         ),
-        ({"trigger_seconds": 30}, 10_000 * 28.8, False),  # what fits between triggers
+        ({"trigger_seconds": 30}, 10_000 * 28.8, True),  # what fits between triggers
         ({"batch_timeout_seconds": 5, "noise_sigma": 0}, 10_000 * 2.8, False),  # deadline
         (
             {"arrival_rows_per_second": [[0, 9000]], "batch_timeout_seconds": 12, "noise_sigma": 0},

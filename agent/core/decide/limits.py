@@ -183,8 +183,7 @@ def first_batch(
         return
     if not query.run.trigger:
         return
-    # Of what a source gives that was never read from nobody knows: it keeps its limit.
-    controlled = [source for source in query.controlled() if source.ratio is not None]
+    controlled = query.steered()
     size = wanted_size(query, settings, time, controlled)
     if size is None or not controlled:
         return
@@ -193,7 +192,8 @@ def first_batch(
     shares = credit.share(_free(query, size, controlled), needs)
     for source, part in zip(controlled, shares, strict=True):
         before = source.decided_limit if source.decided else source.configured
-        wanted = max(round(part.rows / (source.ratio or 1.0)), settings.minimum_limit, 1)
+        units = source.units_of(part.rows, _room(size))
+        wanted = max(round(units), settings.minimum_limit, 1)
         limit = _within(source, settings, wanted, before)
         if limit < 1:
             continue  # whoever configured it wants nothing to be read
@@ -278,6 +278,8 @@ def at_rest(query: Query, settings: QueryPolicy, time: float) -> None:
     size = size_of(cost.curve, ask, settings)
     _note_capacity(query, size, time)
     query.sizing.target_feasible = size.feasible
+    if not size.unstable:
+        query.sizing.unstable_since_time = None  # what comes next is another spike
 
 
 def _ask(query: Query, settings: QueryPolicy, arriving: float | None) -> Ask:
@@ -293,6 +295,7 @@ def _ask(query: Query, settings: QueryPolicy, arriving: float | None) -> Ask:
         start_seconds=query.sizing.cold.expected(cost),
         ends=measure.looks_once(query),
         sure_rows=interval_rows(cost, settings, query.run.trigger_seconds),
+        slow_seconds=cost.slow_seconds,
     )
 
 
@@ -371,14 +374,15 @@ def after_batch(query: Query, ended: Ended) -> None:
     shares = credit.share(free, needs, _pressing(query, controlled, size, time))
     main, cost, trigger = query.main_source(), query.sizing.cost, query.run.trigger_seconds
     wanted = [
-        part.rows / (source.ratio or 1.0) for source, part in zip(controlled, shares, strict=True)
+        source.units_of(part.rows, _room(size))
+        for source, part in zip(controlled, shares, strict=True)
     ]
     sure = 1.0  # of what is wanted
     if full < size.rows:
         present = present_rows(cost, full, float(batch.rows or 0), settings, trigger)
         present = max(present, reach.before_rows)
         raised = raised_rows(cost, present, size.rows, settings, trigger)
-        sure = max(raised - _others(query), 0.0) / free
+        sure = max(raised - _others(query, controlled), 0.0) / free
     elif not probes:
         reach.before_rows = 0.0  # it is back
     # One batch may have been slow by itself, and what it says of far larger ones is a guess: that
@@ -387,7 +391,12 @@ def after_batch(query: Query, ended: Ended) -> None:
         query.sizing.leaves_band,
         leaves_band(cost, full, size, trigger),
     )
-    too_long = query.sizing.leaves_band and (before or full > size.deadline_rows)
+    together = float(_others(query, controlled))
+    for source, units in zip(controlled, wanted, strict=True):
+        kept = math.inf if source.current is None else float(source.current)
+        raised_to = min(units, max(kept, sure * units)) if _reached(source) else kept
+        together += raised_to * (source.ratio or 1.0)
+    too_long = (query.sizing.leaves_band and before) or max(full, together) > size.deadline_rows
     was_long = _was_long(query, ended)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
@@ -476,7 +485,7 @@ def _reason_to_hold(
         return "hold:missing"
     if batch.rows == 0:
         return "hold:empty"
-    if not controlled or None in [source.ratio for source in controlled]:
+    if not controlled:
         return "hold:missing"
     if ended.replayed:
         return "hold:replayed"
@@ -509,7 +518,7 @@ def _free(query: Query, size: Size, controlled: list[Source]) -> float:
     Where they take nearly all, or more, ours have of their exclusive credit of the whole what makes
     batches hardly longer: else they would starve for what no limit of theirs could change.
     """
-    others, own = _others(query), 0.0
+    others, own = _others(query, controlled), 0.0
     if others:
         even = size.rows / len(query.sources)
         own = credit.EXCLUSIVE_SHARE * even * len(controlled)
@@ -521,9 +530,15 @@ def _free(query: Query, size: Size, controlled: list[Source]) -> float:
     return min(max(size.rows - others, own, 1.0), float(MOST_LIMIT))
 
 
-def _others(query: Query) -> int:
-    """Rows of the batch that came from sources out of reach."""
-    return sum([source.rows or 0 for source in query.sources if not source.controllable])
+def _room(size: Size) -> float:
+    """How many times the rows of a size the deadline allows; inf without one."""
+    return size.deadline_rows / size.rows
+
+
+def _others(query: Query, controlled: list[Source]) -> int:
+    """Rows of the batch that came from sources whose limits are not worked out."""
+    steered = {source.index for source in controlled}
+    return sum([source.rows or 0 for source in query.sources if source.index not in steered])
 
 
 def _full_rows(query: Query, controlled: list[Source]) -> float:
@@ -531,7 +546,7 @@ def _full_rows(query: Query, controlled: list[Source]) -> float:
 
     With those that sources out of reach had in the last one.
     """
-    rows = float(_others(query))
+    rows = float(_others(query, controlled))
     for source in controlled:
         current = source.current
         if current is None:

@@ -51,7 +51,7 @@ def _renew(query: Query, settings: QueryPolicy, arriving: float | None) -> None:
         slots = max(round(most * query.run.slots_each), 1)
     load = Load(
         arriving,
-        query.backlog_rows() or 0.0,
+        query.left_behind_rows(),
         query.run.trigger_seconds,
         looks_once(query),
         sizing.cost.cautious_sigma,

@@ -67,6 +67,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     sure_rows: float = 0.0  # that surely fit the trigger interval and the deadline
     pressed: bool = False  # what arrives so fast is deleted where it is not read in time
     start_seconds: float = 0.0  # that a driver's first batch takes beside: ``measure/cold.py``
+    slow_seconds: float = 0.0  # that slow batches take beside, in the mean of all
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +149,8 @@ def paying_fixed_costs(policy: QueryPolicy, *, ends: bool) -> float:
 def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     """Deadline beats stability, stability beats the target, as far as it pays."""
     target, fixed, trigger = policy.target_seconds, curve.fixed, ask.trigger_seconds
+    # A batch that is slow by itself is no longer for more rows, and more arrives meanwhile.
+    mean = msgspec.structs.replace(curve, fixed=fixed + ask.slow_seconds)
     least = curve.rows_in(fixed + LEAST_SHARE * (max(target, fixed) if ask.lost else target))
     near = least if ask.lost else max(curve.rows_in(target * math.exp(ask.above)), least)
     best, in_trigger = curve.best_rows, curve.rows_in(trigger)
@@ -165,9 +168,9 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     needed = largest = 0.0
     if ask.arrival_rows_per_second is not None:
         needed = ask.arrival_rows_per_second * (1.0 + policy.stability_margin)
-        stable = curve.stable_rows(needed, trigger)
+        stable = mean.stable_rows(needed, trigger)
         barely = ask.arrival_rows_per_second * (1.0 + BARE_MARGIN)
-        bare = curve.stable_rows(barely, trigger)
+        bare = mean.stable_rows(barely, trigger)
         if bare <= longest:
             # What some size digests, and no shorter one, is digested whatever it pays.
             paying = max(paying, bare)
@@ -175,19 +178,22 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
             # A row that is deleted unread costs more than any batch: up to all that waits at once.
             paying = max(paying, min(bare, best, max(ask.waiting_rows, longest)))
         largest = min(deadline, longest)
-        cycle = max(curve.seconds(largest), trigger)
+        cycle = max(mean.seconds(largest), trigger)
         ratio = barely * cycle / largest if largest > 0.0 else None
     wanted, rows, reason = stable or 0.0, near, "floor:fixed_cost" if ask.lost else ""
-    feasible = not ask.lost and fixed < target
+    # Of a trigger interval beyond the target what ends within it is in time.
+    by_trigger = trigger > BAND * target
+    feasible = fixed < trigger if by_trigger else not ask.lost and fixed < target
     unstable = wanted > near
     if unstable or ask.lost:
         if unstable:
-            reason, feasible = "floor:stability", False
+            reason = "floor:stability"
+            feasible = feasible and by_trigger and wanted <= in_trigger
         if ask.patient_rows is not None:
             wanted = min(wanted, max(ask.patient_rows, near))
         else:
             # The target is missed anyway: then what waits is caught up with, too.
-            catching = curve.stable_rows(needed + ask.waiting_rows / CATCH_UP_SECONDS, trigger)
+            catching = mean.stable_rows(needed + ask.waiting_rows / CATCH_UP_SECONDS, trigger)
             if catching > wanted:
                 wanted = catching
                 reason = "floor:fixed_cost" if ask.lost else reason
@@ -197,7 +203,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     free = 0.0
     if ask.ends:
         free = paying  # what a batch leaves is read no sooner for that, and the run ends later
-    elif trigger > BAND * target:
+    elif by_trigger:
         # What a batch leaves waits for the next trigger.
         free = min(in_trigger, best, ask.sure_rows)
     if free > rows:

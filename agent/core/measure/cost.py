@@ -71,6 +71,11 @@ FIRST_SPREAD: Final = 0.5
 #: A first batch of which the second takes less than this share, at about its size, paid for code
 #: generation (49 s against 11 on a real query), not for rows: it counts for nothing.
 FIRST_SLOW: Final = 0.5
+#: Of batches that were slow by themselves so many of late are kept, and from so many on they tell
+#: what they add to each in the mean: the worst is left out, which may be an accident, and of one
+#: alone nobody knows how often it comes.
+MOST_SLOW: Final = 8
+FEWEST_SLOW: Final = 3
 #: Beyond the largest size seen lately the curve may bend: by so much of a batch per e-fold of rows.
 BEYOND: Final = 0.3
 #: The phases of a batch before and after its tasks, whatever rows it holds.
@@ -152,6 +157,8 @@ class Cost(msgspec.Struct):
     variance: float = PRIOR_SIGMA**2
     largest_rows: float = 0.0
     last_rows: float = 0.0
+    # Of batches that nothing foretold to be as slow: the number, and the seconds beyond.
+    slow: list[tuple[int, float]] = []
     # The mixture, kept because every question is about it.
     fixed: float = 0.0
     per_row: float = 0.0
@@ -213,6 +220,36 @@ class Cost(msgspec.Struct):
             return None
         return self.fixed + rows * (self.per_row + self.congestion * min(rows, self.largest_rows))
 
+    @property
+    def slow_seconds(self) -> float:
+        """What slow batches take beside, in the mean of all: the curve is of the others.
+
+        A log that is compacted with every tenth batch, a collector's pause: no batch is expected to
+        be the one, and what arrives must be digested all the same. By the renewals (the seconds of
+        all but one, over the batches since the first), so the worst is left out; forgotten once
+        there was none for as long as all of them took.
+        """
+        chance, beyond = self._slow_of_late()
+        return chance * beyond
+
+    def _slow_of_late(self) -> tuple[float, float]:
+        """How often a batch is slow by itself, and by how many seconds; 0 of both while unknown."""
+        if len(self.slow) < FEWEST_SLOW:
+            return 0.0, 0.0
+        beyond = [seconds for _, seconds in self.slow]
+        others = len(beyond) - 1
+        return others / (self.batches - self.slow[0][0]), (sum(beyond) - max(beyond)) / others
+
+    def _note_slow(self, rows: float, seconds: float) -> None:
+        expected = (self.seconds(rows) or 0.0) + self.doubt(rows)
+        beyond = seconds - expected
+        if seconds > expected * math.exp(NOISE_SIGMAS * self.cautious_sigma):
+            self.slow = [*self.slow[1 - MOST_SLOW :], (self.batches, beyond)]
+        elif len(self.slow) >= FEWEST_SLOW:
+            first, last = self.slow[0][0], self.slow[-1][0]
+            if self.batches - last > last - first:
+                self.slow = []
+
     def doubt(self, rows: float) -> float:
         """Deviation of ``seconds(rows)`` in seconds: how well it is known, without noise."""
         known = math.sqrt(variance_at(self.covariance, rows))
@@ -238,6 +275,7 @@ class Cost(msgspec.Struct):
         if not self.bank or self._first_was_slow(rows, seconds):
             self._begin(rows, seconds, target_seconds)
             return False
+        self._note_slow(rows, seconds)
         noise = self.cautious_sigma**2
         # What was seen holds as far as nothing changed since: in a hundred batches a third is left.
         self.largest_rows = max((1.0 - CHANGE_CHANCE) * self.largest_rows, rows)
@@ -257,7 +295,8 @@ class Cost(msgspec.Struct):
                 _update(one, rows, seconds, noise, self.largest_rows)
             bank += children
             if best.residual > 0.0:
-                bank.append(_stalled(foretold, rows, seconds, noise, self.largest_rows))
+                known = self._slow_of_late()
+                bank.append(_stalled(foretold, rows, seconds, noise, self.largest_rows, known))
         bank.sort(key=_by_weight)
         tell_once(bank)
         if not any(one.bent for one in bank[:HISTORIES]):
@@ -313,7 +352,7 @@ class Cost(msgspec.Struct):
         return seconds < FIRST_SLOW * (self.seconds(rows) or 0.0)
 
     def _begin(self, rows: float, seconds: float, target_seconds: float) -> None:
-        self.batches, self.largest_rows, self.last_rows = 1, rows, rows
+        self.batches, self.largest_rows, self.last_rows, self.slow = 1, rows, rows, []
         fixed = FIRST_SHARE * min(seconds, target_seconds)
         # c0 and the rows' part add up to what was seen: what one has too much the other lacks.
         doubt = (FIRST_SPREAD * seconds) ** 2
@@ -482,18 +521,27 @@ def _child(one: History, kind: int, n: float, seconds: float) -> History:
     return History(one.weight + _UNHEARD, one.mean, (p0, p1, p2, p3, p4, p5), 0)
 
 
-def _stalled(one: History, n: float, seconds: float, noise: float, largest: float) -> History:
+def _stalled(
+    one: History,
+    n: float,
+    seconds: float,
+    noise: float,
+    largest: float,
+    known: tuple[float, float],
+) -> History:
     """The same history, if the batch was slow by itself: it tells less of the others.
 
     What passes for noise in the largest batches hits a small one as hard in seconds, and far harder
-    in proportion.
+    in proportion. ``known``: how often batches were slow of late, and by how many seconds.
     """
     c, s, d = one.mean
     expected = _near(c + n * (s + n * d), seconds)
     # Below 0 where a large one took many times as long: that is as hard to believe.
     beyond = (c + largest * (s + largest * d)) / expected - 1.0
-    slow = History(one.weight + math.log(STALL_CHANCE), one.mean, one.covariance, one.age)
-    _update(slow, n, seconds, noise * (1.0 + (STALL_TIMES * beyond) ** 2), largest)
+    chance = max(STALL_CHANCE, known[0])
+    slow = History(one.weight + math.log(chance), one.mean, one.covariance, one.age)
+    noise *= 1.0 + (STALL_TIMES * beyond) ** 2
+    _update(slow, n, seconds, noise + (known[1] / expected) ** 2, largest)
     return slow
 
 

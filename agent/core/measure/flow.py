@@ -41,6 +41,10 @@ DURATION_BUCKETS_SECONDS: Final = (
 #: batch of a run, which pays for code generation, JIT and the state store's start, teaches nothing
 #: any more. Where runs end with it, that is what a batch costs.
 KNOWN_BATCHES: Final = 2
+#: A batch during which executors came or went teaches nothing of its cost; but from so many in a
+#: row on that is how this query runs (executors that go between triggers and come with the batch),
+#: and each tells what it costs. Fewer are a change that is under way.
+MOST_UNSTEADY: Final = 4
 
 
 def rest(query: Query, time: float) -> None:
@@ -188,8 +192,12 @@ def work(query: Query, ended: Ended) -> None:
         return
     if not ended.work.steady:
         if batch.rows and batch.seconds:
+            query.sizing.unsteady_batches += 1
             known.unsteady(batch.rows, batch.seconds, ended.work.slots)
+        if query.sizing.unsteady_batches >= MOST_UNSTEADY:
+            known.slots = ended.work.slots  # on which its cost is learned from now on
         return
+    query.sizing.unsteady_batches = 0
     if known.slots is not None and known.slots != ended.work.slots:
         # Expected, not learned anew: the batch itself then says how well that fits.
         step = math.log(ended.work.slots / known.slots)
@@ -211,14 +219,14 @@ def cost(query: Query, ended: Ended) -> None:
     """Learns from it what batches cost; tells whether it shows that this has changed.
 
     Empty and replayed batches teach nothing, nor does one with its rows or time missing, one that
-    ran on some executors and then on others, or one that read rows as they came.
+    ran on some executors and then on others (but where all do), or one that read rows as they came.
     """
     batch, learned, run = ended.batch, query.sizing.cost, query.run
     first, run.has_read = not run.has_read, run.has_read or bool(batch.rows)
     if not batch.rows or not batch.seconds or ended.replayed or run.as_they_come:
         return
     alone, run.first_alone = run.first_alone, first
-    if ended.work is not None and not ended.work.steady:
+    if 0 < query.sizing.unsteady_batches < MOST_UNSTEADY:
         return
     if learned.batches >= KNOWN_BATCHES and first and not alone:
         return

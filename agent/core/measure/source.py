@@ -40,6 +40,7 @@ class Source(msgspec.Struct):
     rows: int | None = None
     admitted: int | None = None
     rows_per_unit: float | None = None
+    last_rows_per_unit: float | None = None  # of the last batch alone
     limited: bool = False
     held_back: bool = False  # limited, with more left than another batch of that limit takes
     arrived: float = 0.0
@@ -117,10 +118,13 @@ class Source(msgspec.Struct):
             return learned
         return 1.0 if self.unit == "rows" else None
 
-    @property
-    def unread(self) -> bool:
-        """Whether nobody knows the rows of a unit yet, and nothing waits: it gives a batch none."""
-        return self.ratio is None and self.backlog == 0
+    def units_of(self, rows: float, room: float) -> float:
+        """What its limit counts, of so many rows; where units get denser, ``room`` times as many.
+
+        Of the ratio a part is learned with every batch: transactions that grow, the head of a topic
+        that was compacted. A batch that is as dense as the last one keeps the room all the same.
+        """
+        return rows / max(self.ratio or 1.0, (self.last_rows_per_unit or 0.0) / room)
 
     @property
     def untold(self) -> bool:
@@ -259,6 +263,7 @@ class Source(msgspec.Struct):
         seen = self.rows / self.admitted
         if seen <= 0.0:
             return
+        self.last_rows_per_unit = seen
         if self.rows_per_unit is None:
             self.rows_per_unit = seen
         else:
@@ -335,7 +340,7 @@ class Source(msgspec.Struct):
             self.withdraw()
 
     def _reset_unit(self) -> None:
-        self.rows_per_unit = self.held_limit = None
+        self.rows_per_unit = self.last_rows_per_unit = self.held_limit = None
         self.arrival = SteppingRate()
         self._count_anew()
         self.withdraw()

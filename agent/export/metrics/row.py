@@ -113,10 +113,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """The name of the family in OpenMetrics, which leaves out ``_total`` and ``_info``."""
-        if self.kind == "counter":
-            return self.name.removesuffix("_total")
-        return self.name.removesuffix("_info") if self.kind == "info" else self.name
+        """The name of the family in OpenMetrics, which leaves out ``_total``."""
+        return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
     @property
     def sample_names(self) -> tuple[str, ...]:

@@ -7,6 +7,14 @@ scheme: {{ include "weir.scheme" . | quote }}
 interval: {{ .Values.monitor.interval | quote }}
 scrapeTimeout: {{ .Values.monitor.scrapeTimeout | quote }}
 honorLabels: true
+{{- with .Values.monitor.relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.monitor.metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- if .Values.config.metrics_need_token }}
 authorization:
   credentials:
