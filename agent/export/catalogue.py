@@ -86,7 +86,7 @@ missing then.
 | `weir_checkpoint_phase_seconds` | 7 | phases of the last batch |
 
 ```yaml
-# in Prometheus's scrape_configs; in a ServiceMonitor it is metricRelabelings, sourceLabels
+# in Prometheus's scrape_configs; in the chart monitor.metricRelabelings, with sourceLabels
 metric_relabel_configs:
   - source_labels: [__name__]
     regex: weir_(batch_duration_seconds_bucket|failures_total|(batch|checkpoint)_phase_seconds.*)

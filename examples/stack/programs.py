@@ -128,7 +128,7 @@ class Alertmanager(Server):
     def __init__(self, work: Path, logs: Path, receiver: str) -> None:
         program = find(ALERTMANAGER)
         config = yaml.safe_load(generate.alertmanager())
-        config["route"] |= {"group_wait": GROUP_WAIT, "group_interval": GROUP_INTERVAL}
+        config["route"]["routes"][0] |= {"group_wait": GROUP_WAIT, "group_interval": GROUP_INTERVAL}
         for one in config["receivers"]:
             one["webhook_configs"] = [{"url": f"{receiver}/{one['name']}", "send_resolved": True}]
         path = work / "alertmanager.yml"

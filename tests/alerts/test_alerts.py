@@ -89,20 +89,26 @@ def test_a_wrong_address_of_runbooks_is_refused(package: str, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_any_agent_ever_there_is_no_address(tmp_path: Path) -> None:
-    """No link is better than one to nowhere."""
+@pytest.mark.parametrize(
+    ("external", "chosen"), [({}, ""), ({"cluster": "c 1"}, "&var-cluster=c+1")]
+)
+def test_without_any_agent_ever_there_is_no_address(
+    external: dict[str, str], chosen: str, tmp_path: Path
+) -> None:
+    """No link is better than one to nowhere; of what Prometheus alone knows the board is told."""
     alert = BY_NAME["WeirAgentDown"]
     annotations = {
         "summary": alert.summary,
         "description": alert.description,
         "runbook_url": "",
-        "dashboard_path": f"/d/{alert.dashboard}?",
+        "dashboard_path": f"/d/{alert.dashboard}?{chosen}",
     }
     labels = {"severity": alert.severity, "component": "weir"}
     expected = {"exp_labels": labels, "exp_annotations": annotations}
     asked = {"eval_time": "6m", "alertname": alert.name, "exp_alerts": [expected]}
     path = tmp_path / "tests.json"
-    tests = [{"interval": "1m", "input_series": [], "alert_rule_test": [asked]}]
+    test = {"interval": "1m", "input_series": [], "alert_rule_test": [asked]}
+    tests = [test | {"external_labels": external}]
     path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
     done = promtool(path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -61,9 +61,10 @@ def rules() -> str:
 def alertmanager_config(receiver: str) -> str:
     """The example configuration, told to the test's web hook, a minute being a second."""
     config = yaml.safe_load((generate.DIRECTORY / generate.ALERTMANAGER).read_text())
+    (weir,) = config["route"]["routes"]
     for key in ("group_wait", "group_interval"):
-        seconds = {"s": 1, "m": 60}[config["route"][key][-1]] * int(config["route"][key][:-1])
-        config["route"][key] = f"{1000 * seconds // 60}ms"
+        seconds = {"s": 1, "m": 60}[weir[key][-1]] * int(weir[key][:-1])
+        weir[key] = f"{1000 * seconds // 60}ms"
     for one in config["receivers"]:
         one["webhook_configs"] = [{"url": f"{receiver}/{one['name']}", "send_resolved": True}]
     return yaml.safe_dump(config)

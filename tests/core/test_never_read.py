@@ -107,6 +107,6 @@ def test_a_source_of_which_nobody_tells_what_it_takes_freezes_no_other(restarts:
         waiting += round(8500 * (1.0 + took / 10_000)) - took
         limit = grants[0].limit if grants else limit
         assert [grant.source for grant in grants] in ([], [0])
-    # 8,500 rows a second of 10,000: with a second of fixed cost batches of 6 s and more digest them.
+    # 8,500 rows a second of 10,000, and a fixed second: batches of 6 s and more digest them.
     assert limit is not None
     assert limit > 55_000

@@ -175,8 +175,20 @@ def test_every_family_is_in_the_catalogue_with_its_labels_and_every_entry_is_exp
                 if label.values:
                     assert sample.labels[label.name] in label.values, (name, label.name)
     assert set(seen) == {entry.name for entry in METRICS}
-    as_text = {"state set": "gauge"}
+    as_text = {"state set": "gauge", "info": "gauge"}
     assert kinds == {entry.name: as_text.get(entry.kind, entry.kind) for entry in METRICS}
+
+
+def test_a_collector_of_opentelemetry_renames_nothing() -> None:
+    """It takes the suffix off an info's name, and adds each word of a unit that the name lacks."""
+    text, _ = views.scrape(exporter(), views.golden_fleet(), PROMETHEUS_ACCEPT)
+    said = [line.split() for line in text.splitlines() if line.startswith(("# TYPE", "# UNIT"))]
+    assert {kind for _, what, _, kind in said if what == "TYPE"} == {
+        "counter", "gauge", "histogram"
+    }  # fmt: skip
+    units = {family: unit for _, what, family, unit in said if what == "UNIT"}
+    assert set(units.values()) == {"seconds", "rows", "bytes", "ratio", "files"}
+    assert all(unit in family.split("_") for family, unit in units.items())
 
 
 def test_every_state_set_has_exactly_one_1() -> None:

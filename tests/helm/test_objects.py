@@ -737,3 +737,29 @@ def test_notes_say_whether_it_acts(mode: str) -> None:
     off = chart.notes({**base, "config": {"mode": "off"}})
     assert "does nothing" not in off
     assert "It sets the limits" not in off
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "endpoints"),
+    [
+        ("shared", "ServiceMonitor", "endpoints"),
+        ("sidecar", "PodMonitor", "podMetricsEndpoints"),
+    ],
+)
+def test_what_is_scraped_is_relabelled_as_the_values_say(
+    mode: str, kind: str, endpoints: str
+) -> None:
+    rules = {
+        "relabelings": [
+            {"sourceLabels": ["__meta_kubernetes_pod_name"], "targetLabel": "instance"}
+        ],
+        "metricRelabelings": [
+            {"sourceLabels": ["__name__"], "regex": "weir_failures_total", "action": "drop"}
+        ],
+    }
+    values = chart.merged(MATRIX[f"{mode}-monitored"], {"monitor": rules})
+    (monitor,) = of(chart.render(values), kind)
+    (endpoint,) = monitor["spec"][endpoints]
+    assert {key: endpoint[key] for key in rules} == rules
+    (plain,) = of(chart.render(MATRIX[f"{mode}-monitored"]), kind)
+    assert not set(rules) & set(plain["spec"][endpoints][0])

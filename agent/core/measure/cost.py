@@ -17,7 +17,7 @@ What is decided by is their mixture.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -149,6 +149,13 @@ class History(msgspec.Struct, gc=False):
         return self.covariance[5] > 0.0
 
 
+class _Slow(NamedTuple):
+    """How often a batch is slow by itself, and by how many seconds; 0 of both while unknown."""
+
+    chance: float
+    seconds: float
+
+
 class Cost(msgspec.Struct):
     """What is believed of a query's batches; plain numbers, so that it can be saved."""
 
@@ -229,16 +236,16 @@ class Cost(msgspec.Struct):
         all but one, over the batches since the first), so the worst is left out; forgotten once
         there was none for as long as all of them took.
         """
-        chance, beyond = self._slow_of_late()
-        return chance * beyond
+        known = self._slow_of_late()
+        return known.chance * known.seconds
 
-    def _slow_of_late(self) -> tuple[float, float]:
-        """How often a batch is slow by itself, and by how many seconds; 0 of both while unknown."""
+    def _slow_of_late(self) -> _Slow:
         if len(self.slow) < FEWEST_SLOW:
-            return 0.0, 0.0
+            return _Slow(0.0, 0.0)
         beyond = [seconds for _, seconds in self.slow]
         others = len(beyond) - 1
-        return others / (self.batches - self.slow[0][0]), (sum(beyond) - max(beyond)) / others
+        often = others / (self.batches - self.slow[0][0])
+        return _Slow(often, (sum(beyond) - max(beyond)) / others)
 
     def _note_slow(self, rows: float, seconds: float) -> None:
         expected = (self.seconds(rows) or 0.0) + self.doubt(rows)
@@ -296,7 +303,7 @@ class Cost(msgspec.Struct):
             bank += children
             if best.residual > 0.0:
                 known = self._slow_of_late()
-                bank.append(_stalled(foretold, rows, seconds, noise, self.largest_rows, known))
+                bank.append(_stalled(foretold, (rows, seconds), noise, self.largest_rows, known))
         bank.sort(key=_by_weight)
         tell_once(bank)
         if not any(one.bent for one in bank[:HISTORIES]):
@@ -522,26 +529,22 @@ def _child(one: History, kind: int, n: float, seconds: float) -> History:
 
 
 def _stalled(
-    one: History,
-    n: float,
-    seconds: float,
-    noise: float,
-    largest: float,
-    known: tuple[float, float],
+    one: History, batch: tuple[float, float], noise: float, largest: float, known: _Slow
 ) -> History:
     """The same history, if the batch was slow by itself: it tells less of the others.
 
     What passes for noise in the largest batches hits a small one as hard in seconds, and far harder
-    in proportion. ``known``: how often batches were slow of late, and by how many seconds.
+    in proportion. ``batch``: rows and seconds; ``known``: how batches were slow of late.
     """
+    n, seconds = batch
     c, s, d = one.mean
     expected = _near(c + n * (s + n * d), seconds)
     # Below 0 where a large one took many times as long: that is as hard to believe.
     beyond = (c + largest * (s + largest * d)) / expected - 1.0
-    chance = max(STALL_CHANCE, known[0])
+    chance = max(STALL_CHANCE, known.chance)
     slow = History(one.weight + math.log(chance), one.mean, one.covariance, one.age)
     noise *= 1.0 + (STALL_TIMES * beyond) ** 2
-    _update(slow, n, seconds, noise + (known[1] / expected) ** 2, largest)
+    _update(slow, n, seconds, noise + (known.seconds / expected) ** 2, largest)
     return slow
 
 
