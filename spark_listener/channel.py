@@ -169,6 +169,7 @@ class Channel:
             if context is None
             else http.client.HTTPSConnection(self._host, self._port, context=context)
         )
+        connection.set_debuglevel(0)  # a job may set it for all, which prints token and events
         connection.sock = sock
         connection.auto_open = 0  # it would look up and connect on its own, without our bounds
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 1.0
 HOME = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
+REQUEST = b'{"listener":{"instance":"i"},"events":[]}'
 
 
 def failure(channel: Channel) -> tuple[ExchangeFailed, float]:
@@ -114,9 +116,22 @@ def test_the_address_that_answers_is_found_behind_dead_ones(
 
         monkeypatch.setattr(socket, "getaddrinfo", several)
         channel = Channel(f"http://several.example:{agent.port}", timeout_seconds=20.0)
-        request = b'{"listener":{"instance":"i"},"events":[]}'
-        assert b"acknowledged" in channel.exchange(request)
+        assert b"acknowledged" in channel.exchange(REQUEST)
         channel.close()
+
+
+def test_nothing_is_printed_where_a_job_looks_into_its_own_requests(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It says so to all connections of its process: the token would stand in its log."""
+    monkeypatch.setattr(http.client.HTTPConnection, "debuglevel", 1)
+    token = tmp_path / "token"
+    token.write_text("the-token")
+    with FakeAgent(token="the-token") as agent:
+        channel = Channel(agent.url, token_file=str(token), timeout_seconds=20.0)
+        assert b"acknowledged" in channel.exchange(REQUEST)
+        channel.close()
+    assert capsys.readouterr().out == ""
 
 
 HANGING_LOOKUP = """
