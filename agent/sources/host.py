@@ -223,10 +223,9 @@ def _cgroup2(pid: int, proc: Path, cgroups: Path) -> MemoryLimit | None:
         limit = _integer(level / "memory.max")  # "max" is no number: no limit
         if limit is None or (best is not None and limit >= best.limit_bytes):
             continue
-        used = _integer(level / "memory.current")
-        cache = _stat(level / "memory.stat", "inactive_file") or 0
+        used = _without_cache(level, _integer(level / "memory.current"), "")
         kills = _stat(level / "memory.events", "oom_kill")
-        best = MemoryLimit(limit, "cgroup2", None if used is None else max(0, used - cache), kills)
+        best = MemoryLimit(limit, "cgroup2", used, kills)
     return best
 
 
@@ -242,10 +241,17 @@ def _cgroup1(pid: int, proc: Path, cgroups: Path) -> MemoryLimit | None:
             limit = _integer(level / "memory.limit_in_bytes")
         if limit is None or limit >= _V1_UNLIMITED:
             continue
-        used = _integer(level / "memory.usage_in_bytes")
-        cache = _stat(level / "memory.stat", "total_inactive_file") or 0
-        return MemoryLimit(limit, "cgroup1", None if used is None else max(0, used - cache), None)
+        used = _without_cache(level, _integer(level / "memory.usage_in_bytes"), "total_")
+        return MemoryLimit(limit, "cgroup1", used, None)
     return None
+
+
+def _without_cache(level: Path, used: int | None, prefix: str) -> int | None:
+    """Less the files that the kernel drops before it kills: those in use too, at the limit."""
+    if used is None:
+        return None
+    lists = (f"{prefix}inactive_file", f"{prefix}active_file")
+    return max(0, used - sum(_stat(level / "memory.stat", name) or 0 for name in lists))
 
 
 def _host(proc: Path) -> MemoryLimit | None:

@@ -233,6 +233,15 @@ LIMITS = {
         },
         (500000, "cgroup2", 200000, 2),
     ),
+    "cgroup v2, half of it files that the kernel drops at the limit": (
+        {
+            "proc/7/cgroup": "0::/pod1\n",
+            "sys/pod1/memory.max": "10000\n",
+            "sys/pod1/memory.current": "9600\n",
+            "sys/pod1/memory.stat": "anon 4000\ninactive_file 200\nactive_file 5000\n",
+        },
+        (10000, "cgroup2", 4400, None),
+    ),
     "cgroup v2 inside a container": (
         {
             "proc/7/cgroup": "0::/\n",
@@ -252,9 +261,10 @@ LIMITS = {
             "sys/memory/docker/abc/memory.usage_in_bytes": "500000\n",
             "sys/memory/docker/abc/memory.stat": (
                 "hierarchical_memory_limit 600000\ntotal_inactive_file 1000\n"
+                "active_file 7\ntotal_active_file 200000\n"
             ),
         },
-        (600000, "cgroup1", 499000, None),
+        (600000, "cgroup1", 299000, None),
     ),
     "cgroup v1 whose path a container hides": (
         {
