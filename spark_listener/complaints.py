@@ -15,10 +15,19 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """A logger that raises nothing: its handlers and filters are the job's, and one may raise."""
+    """A logger that raises nothing: its handlers and filters are the job's, and one may raise.
 
-    def __init__(self, logger: logging.Logger) -> None:
-        self.logger = logger
+    It is made as it first speaks: a job that sets up its log turns off those that are there before
+    (``disable_existing_loggers`` of ``dictConfig`` and ``fileConfig``, which is true by default).
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The one of ``logging``."""
+        return logging.getLogger(self._name)
 
     def debug(self, message: str, *arguments: object, exc_info: Any = None) -> None:
         """As ``logging.Logger.debug``."""
@@ -37,7 +46,7 @@ class Log:
             self.logger.log(level, message, *arguments, exc_info=exc_info)
 
 
-LOGGER: Final = Log(logging.getLogger("weir"))
+LOGGER: Final = Log("weir")
 REPEAT_SECONDS: Final = 600.0
 _MOST_KINDS: Final = 1000  # kinds may name a run, and a driver may live for months
 
@@ -50,11 +59,11 @@ class Complaints:
         *,
         repeat_seconds: float = REPEAT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
-        logger: logging.Logger = LOGGER.logger,
+        log: Log = LOGGER,
     ) -> None:
         self._repeat_seconds = repeat_seconds
         self._clock = clock
-        self._logger = Log(logger)
+        self._log = log
         self._lock = threading.RLock()  # a signal's handler may come in between, and attach too
         self._said: dict[str, tuple[float, int]] = {}  # kind -> (last time, unsaid since)
         self._over: Callable[[], bool] = lambda: False
@@ -78,12 +87,12 @@ class Complaints:
                 self._said.clear()
             self._said[kind] = (now, 0)
         suffix = f" ({unsaid} more like this since the last message)" if unsaid else ""
-        self._logger.warning("%s%s", message, suffix)
+        self._log.warning("%s%s", message, suffix)
         return True
 
     def error(self, where: str, error: BaseException) -> None:
         """An error inside Weir itself: counted, said rarely, never raised."""
-        self._logger.debug("weir: %s", where, exc_info=error)
+        self._log.debug("weir: %s", where, exc_info=error)
         if self._over():
             return
         kind = f"internal:{where}:{type(error).__name__}"

@@ -6,7 +6,7 @@ import logging
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from spark_listener.complaints import REPEAT_SECONDS, Complaints
+from spark_listener.complaints import REPEAT_SECONDS, Complaints, Log
 
 if TYPE_CHECKING:
     import pytest
@@ -48,7 +48,7 @@ def test_a_log_that_raises_ends_nothing_that_complains() -> None:
     """Handlers and filters are the job's: a thread of ours would be over by one that raises."""
     logger = logging.getLogger("weir.raises")
     logger.addFilter(lambda _: 1 // 0 > 0)
-    complaints = Complaints(logger=logger)
+    complaints = Complaints(log=Log(logger.name))
     assert complaints.warn("token", "once")
     complaints.error("looking", ValueError("a"))
     assert complaints.total == 2

@@ -771,6 +771,21 @@ def test_nothing_that_a_handler_of_the_jobs_log_raises_comes_out_of_weir(tmp_pat
     assert (done.returncode, done.stdout, done.stderr) == (0, "there\n", "")
 
 
+def test_a_job_that_sets_up_its_log_hears_of_weir(tmp_path: Path) -> None:
+    """Python's default turns off each logger that is there before."""
+    path = job(
+        tmp_path,
+        "import logging.config\n"
+        "log = {'class': 'logging.StreamHandler'}\n"
+        "root = {'handlers': ['log'], 'level': 'WARNING'}\n"
+        "logging.config.dictConfig({'version': 1, 'handlers': {'log': log}, 'root': root})\n"
+        "import spark_listener\n"
+        "spark_listener.attach(object())\n",
+    )
+    done = weir_run(path)
+    assert done.stderr.startswith("weir is off: attaching failed: AttributeError: ")
+
+
 def test_a_query_does_not_start_while_another_thread_still_attaches_its_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

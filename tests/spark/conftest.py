@@ -11,7 +11,7 @@ import pytest
 
 import spark_listener
 from spark_listener import attachment
-from spark_listener.complaints import Complaints
+from spark_listener.complaints import Complaints, Log
 from spark_listener.first_batch import Gatekeeper
 from tests.driver.fake_agent import FakeAgent
 
@@ -80,7 +80,7 @@ def attached(
     spark: Any, own_logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., attachment.Attachment]]:
     """Attaches the shared session; afterwards stops its queries and detaches."""
-    monkeypatch.setattr(attachment, "_complaints", Complaints(logger=own_logger))
+    monkeypatch.setattr(attachment, "_complaints", Complaints(log=Log(own_logger.name)))
 
     def attach(agent: FakeAgent | str, **settings: Any) -> attachment.Attachment:
         url = agent if isinstance(agent, str) else agent.url
