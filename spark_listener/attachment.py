@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import os
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin, py4j_log
@@ -37,6 +39,10 @@ _leases: weakref.WeakKeyDictionary[Any, Lease] = weakref.WeakKeyDictionary()
 #: attaches none of them again.
 _taken_off: set[str] = set()
 _complaints = Complaints()
+#: ``weir-run`` imports this before the job begins, which may go elsewhere.
+_begun_in: Path | None = None
+with contextlib.suppress(OSError):  # nowhere
+    _begun_in = Path.cwd()
 
 
 class Attachment:
@@ -76,10 +82,15 @@ def attach(spark: Any = None, **settings: Any) -> Attachment:
     once. Never raises: what prevents it is logged once and stands in the result's ``reason``. What
     a signal's handler raises meanwhile is the job's, and goes on to it.
     """
+    return _attached(spark, settings)
+
+
+def _attached(spark: Any, settings: dict[str, Any], folder: Path | None = None) -> Attachment:
+    """``folder``: see ``config.resolve``."""
     with WhileOursRuns():
         try:
             with _lock:
-                return _attach(spark, settings)
+                return _attach(spark, settings, folder)
         except Exception as error:
             leave_to_the_job(error)
             if isinstance(error, ConfigurationError):
@@ -94,7 +105,7 @@ def attach_started(spark: Any) -> None:
     py4j_log.keep_out()
     context = spark.sparkContext
     if not {str(context.applicationId), _id_of(spark._jsparkSession)} & _taken_off:
-        attach(spark)
+        _attached(spark, {}, _begun_in)
 
 
 def _id_of(session: Any) -> str:
@@ -146,7 +157,7 @@ def _take_off(session: Any, *, every: bool) -> None:
                 _taken_off.add(str(context.applicationId))
 
 
-def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
+def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attachment:
     if spark is None:
         from pyspark.sql import SparkSession
 
@@ -176,7 +187,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     if driver is not None and known is not None:
         # A job may come here at each batch, in foreachBatch too: reading conf would cost it.
         return _attached_again(session, driver, known, arguments)
-    settings = resolve(arguments, conf_of(session), os.environ)
+    settings = resolve(arguments, conf_of(session), os.environ, folder)
     if not settings.enabled:
         LOGGER.info("weir is off: enabled is false")
         _take_off(session, every=False)

@@ -6,8 +6,10 @@ The three names of one setting follow from each other: ``agent_url`` is ``spark.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -98,15 +100,19 @@ def environment_key(name: str) -> str:
 
 
 NAMES: Final = tuple(item.name for item in fields(Settings))
+_FILES: Final = ("token_file", "ca_file")
 
 
 def resolve(
     arguments: Mapping[str, Any],
     conf: Mapping[str, str],
     environment: Mapping[str, str],
+    folder: Path | None = None,
 ) -> Settings:
     """The settings in force; the first of arguments, conf and environment that has one wins.
 
+    Files are looked for from ``folder`` on, or else from where the job is now: they are read again
+    and again, and it may change its directory.
     Raises ConfigurationError for an unknown argument or ``spark.weir.*`` key, a value that does
     not fit, and a token in Spark's configuration.
     """
@@ -137,6 +143,9 @@ def resolve(
                 continue
             chosen[name] = _convert(source, value, item.default, item.metadata)
             break
+    for name in chosen.keys() & set(_FILES):
+        with contextlib.suppress(OSError):  # it is in none, as that is gone
+            chosen[name] = str((folder or Path.cwd()) / chosen[name])
     settings = Settings(**chosen)
     _check_url(settings.agent_url)
     return settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -47,6 +48,22 @@ def test_truth(word: object, value: bool) -> None:
 def test_numbers_come_as_text_from_conf() -> None:
     found = resolve({}, {"spark.weir.queue.size": "50"}, {"WEIR_HEARTBEAT_SECONDS": "2.5"})
     assert (found.queue_size, found.heartbeat_seconds) == (50, 2.5)
+
+
+def test_a_file_stays_the_one_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again and again, and the job may be in another directory by then."""
+    monkeypatch.chdir(tmp_path)
+    found = resolve({"token_file": "t"}, {"spark.weir.ca.file": "/x/ca.pem"}, {})
+    assert (found.token_file, found.ca_file) == (str(tmp_path / "t"), "/x/ca.pem")
+    begun = resolve({}, {}, {"WEIR_TOKEN_FILE": "t"}, Path("/begun"))
+    assert (begun.token_file, begun.ca_file) == ("/begun/t", "")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert resolve({"token_file": "t", "ca_file": "/x"}, {}, {}).token_file == "t"
 
 
 BAD = [

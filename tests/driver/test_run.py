@@ -786,6 +786,22 @@ def test_a_job_that_sets_up_its_log_hears_of_weir(tmp_path: Path) -> None:
     assert done.stderr.startswith("weir is off: attaching failed: AttributeError: ")
 
 
+def test_what_a_job_names_relatively_is_sought_where_weir_run_was_started(tmp_path: Path) -> None:
+    path = job(
+        tmp_path,
+        "import os\n"
+        "os.chdir('/')\n"
+        "from types import SimpleNamespace as Some\n"
+        "from spark_listener import attachment\n"
+        "resolve = attachment.resolve\n"
+        "attachment.resolve = lambda *given: print(resolve(*given).ca_file)\n"
+        "attachment.conf_of = lambda _: {'spark.weir.ca.file': 'ca.pem'}\n"
+        "context = Some(applicationId='app-1', _jsc='')\n"
+        "attachment.attach_started(Some(sparkContext=context, _jsparkSession=None))\n",
+    )
+    assert weir_run(path, cwd=tmp_path).stdout == f"{tmp_path / 'ca.pem'}\n"
+
+
 def test_a_query_does_not_start_while_another_thread_still_attaches_its_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
