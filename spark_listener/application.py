@@ -57,11 +57,11 @@ def gateway_of(context: Any) -> Any:
     return JavaGateway(gateway_parameters=parameters)
 
 
-def _collect_by_ours(jobs: Any, ours: Any) -> None:
+def _collect_by_ours(jobs: Any, ours: Any) -> Callable[[], None]:
     """Has the job's garbage that Python collects in a thread of ours let go by our connections.
 
     The JVM knows an object by its number, whichever connection names it. ``jobs``, ``ours``: py4j's
-    clients.
+    clients. What it gives undoes it, but for what an application that came after put in its place.
     """
     by_jobs = jobs.garbage_collect_object
 
@@ -69,21 +69,27 @@ def _collect_by_ours(jobs: Any, ours: Any) -> None:
         here = threading.current_thread().name.startswith(THREADS)
         (ours.garbage_collect_object if here else by_jobs)(*arguments)
 
+    def undo() -> None:
+        if vars(jobs).get("garbage_collect_object") is collect:
+            del jobs.garbage_collect_object
+
     jobs.garbage_collect_object = collect
+    return undo
 
 
 def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
     """The application of a PySpark session, in its own process, by ``gateway_of`` its context."""
     context = spark.sparkContext
-
-    def close() -> None:
-        with contextlib.suppress(Exception):
-            del context._gateway._gateway_client.garbage_collect_object
-        with contextlib.suppress(Exception):
-            gateway.close(keep_callback_server=True)  # there is none
-
+    close = None
     if gateway is not context._gateway:
-        _collect_by_ours(context._gateway._gateway_client, gateway._gateway_client)
+        undo = _collect_by_ours(context._gateway._gateway_client, gateway._gateway_client)
+
+        def let_go() -> None:
+            undo()
+            with contextlib.suppress(Exception):
+                gateway.close(keep_callback_server=True)  # there is none
+
+        close = let_go
 
     return Application(
         gateway,
@@ -92,7 +98,7 @@ def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
         str(context.version),
         stopped=lambda: context._jsc is None,
         lease=lease,
-        close=None if gateway is context._gateway else close,
+        close=close,
     )
 
 

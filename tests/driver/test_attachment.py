@@ -296,6 +296,21 @@ def test_what_of_the_jobs_is_collected_in_a_thread_of_ours_takes_no_connection_o
     assert "garbage_collect_object" not in vars(gateway._gateway_client)
 
 
+def test_an_application_that_ends_leaves_what_the_next_one_has_put_in(gateway: JavaGateway) -> None:
+    """A job stops Spark, starts it again and attaches; that the first is over is seen after."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    first, second = (of_session(spark, gateway_of(spark), Lease()) for _ in range(2))
+    assert first.close is not None
+    assert second.close is not None
+    hooks = vars(gateway._gateway_client)
+    of_second = hooks["garbage_collect_object"]
+    first.close()
+    assert hooks.get("garbage_collect_object") is of_second
+    second.close()
+    assert "garbage_collect_object" not in hooks
+
+
 def test_a_gateway_that_was_made_from_a_client_is_reached_where_that_reaches_it(
     gateway: JavaGateway,
 ) -> None:
