@@ -305,7 +305,9 @@ public final class WeirPlugin extends SparkListener
   /** The file is whole from the moment that it has its name, and only its owner's. */
   private void write(String text, Path target) throws Exception {
     Set<PosixFilePermission> mine = PosixFilePermissions.fromString("rwx------");
-    Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine)); // if it is missing
+    if (!configured || !Files.isDirectory(directory)) { // older Java fails at a link to one: JDK-8294193
+      Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine)); // if it is missing
+    }
     if (!configured) {
       refuseOthers();
     }
