@@ -37,7 +37,12 @@ _RESTORED_WITHIN_SECONDS: Final = 5.0
 def name_of(application: Application, settings: Settings) -> str:
     """What its series are called: one that an agent takes, whatever name Spark was given."""
     name = settings.application_name or application.name or application.id
-    return name[:LONGEST_APPLICATION_NAME]
+    return _whole(name)[:LONGEST_APPLICATION_NAME]
+
+
+def _whole(text: str) -> str:
+    """As UTF-8 can say it: a byte of the environment that is none comes as half of a pair."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Driver:
@@ -130,7 +135,7 @@ class Driver:
             raise
 
     def _process_report(self) -> dict[str, Any]:
-        report: dict[str, Any] = {"host": socket.gethostname(), "python_pid": os.getpid()}
+        report: dict[str, Any] = {"host": _whole(socket.gethostname()), "python_pid": os.getpid()}
         try:
             report["jvm_pid"] = int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
         except Exception as error:  # Java 8 has no ProcessHandle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from types import SimpleNamespace
@@ -558,8 +559,9 @@ def test_counters_that_cannot_be_read_of_a_jvm_that_answers_give_up_nothing(
         ("", "", "app-1"),
         ("", "e" * 20_000, "e" * 16_384),
         ("m" * 20_000, "etl", "m" * 16_384),
+        ("Z\udce4hler", "etl", "Z?hler"),
     ],
-    ids=["Spark's", "its own", "none", "Spark's, too long", "its own, too long"],
+    ids=["Spark's", "its own", "none", "Spark's, too long", "its own, too long", "no UTF-8"],
 )
 def test_an_application_is_watched_whatever_it_is_called(
     given: str, sparks: str, sent: str
@@ -568,6 +570,12 @@ def test_an_application_is_watched_whatever_it_is_called(
     name = name_of(application, Settings(application_name=given))
     body = {"application": {"id": "app-1", "name": name}, "listener": {"instance": "i"}}
     assert decode_request(json.dumps({**body, "events": []}).encode()).application.name == sent
+
+
+def test_a_host_is_told_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Z\udce4hler")
+    driver: Any = SimpleNamespace(_gateway=None)
+    assert Driver._process_report(driver)["host"] == "Z?hler"
 
 
 def test_rare_heartbeats_are_named() -> None:
