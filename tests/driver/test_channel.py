@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 from spark_listener.channel import Channel, ExchangeFailed
 from tests.driver.fake_agent import FakeAgent
+from tests.lacking import program
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -132,6 +134,43 @@ def test_nothing_is_printed_where_a_job_looks_into_its_own_requests(
         assert b"acknowledged" in channel.exchange(REQUEST)
         channel.close()
     assert capsys.readouterr().out == ""
+
+
+def openssl(folder: Path, arguments: str) -> None:
+    subprocess.run(
+        [program("openssl"), *arguments.split()], cwd=folder, capture_output=True, check=True
+    )
+
+
+def test_the_agents_own_certificate_is_trusted_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Python asks more of each from 3.13 on: an authority that is made simply has no key usage."""
+    openssl(tmp_path, "req -x509 -newkey rsa:2048 -nodes -subj /CN=ca -keyout ca.key -out ca.pem")
+    openssl(tmp_path, "req -newkey rsa:2048 -nodes -subj /CN=agent -keyout own.key -out own.csr")
+    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1\nkeyUsage=digitalSignature\n")
+    issued = "-CA ca.pem -CAkey ca.key -CAcreateserial -extfile names"
+    openssl(tmp_path, f"x509 -req -in own.csr {issued} -out own.pem")
+    authority, certificate = tmp_path / "ca.pem", tmp_path / "own.pem"
+    certificate.write_text(certificate.read_text() + authority.read_text())
+    made = ssl.create_default_context
+
+    def strict(*arguments: Any, **named: Any) -> ssl.SSLContext:
+        context = made(*arguments, **named)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    with FakeAgent(certificate=(str(certificate), str(tmp_path / "own.key"))) as agent:
+        own = Channel(
+            agent.url, ca_file=str(certificate), agents_own_certificate=True, timeout_seconds=20.0
+        )
+        assert b"acknowledged" in own.exchange(REQUEST)
+        own.close()
+        by_authority = Channel(agent.url, ca_file=str(authority), timeout_seconds=20.0)
+        with pytest.raises(ExchangeFailed) as refused:
+            by_authority.exchange(REQUEST)
+    assert str(refused.value).endswith(f"does not include key usage extension; check {authority}")
 
 
 HANGING_LOOKUP = """
