@@ -368,8 +368,9 @@ def _say_state(store: Store, keeper: Keeper) -> None:
 
 def _address(listening: socket.socket, *, secure: bool) -> str:
     host, port = listening.getsockname()[:2]
-    # To be of use to a script on this machine, an address of all interfaces becomes loopback.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    # To be of use to a script on this machine, an address of all interfaces becomes loopback: that
+    # of IPv4, which "::" takes too, as a container's may have no other.
+    host = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(host, host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
     return f"{'https' if secure else 'http'}://{shown}:{port}"
 

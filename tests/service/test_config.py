@@ -12,7 +12,8 @@ import pytest
 from agent.core.policy import Policy
 from agent.service.config import ConfigError, Settings, is_loopback, load
 from agent.service.reference import PAGE, markdown, parse
-from agent.service.run import _tokens
+from agent.service.run import _address, _bind, _tokens
+from tests.lacking import lacking
 from tests.service.agents import weir
 
 
@@ -326,6 +327,20 @@ def test_a_state_directory_that_the_environment_overrides_is_told(tmp_path: Path
     assert "WEIR_STATE_DIR=/var/lib/weir" in notice
     assert load({}, {"WEIR_STATE_DIR": "/data"}, str(file))[1] == []
     assert load({"state_dir": "/x"}, {"WEIR_STATE_DIR": "/var/lib/weir"}, str(file))[1] == []
+
+
+def test_of_all_addresses_that_of_ipv4_is_told(tmp_path: Path) -> None:
+    """A container may have IPv6, and no loopback of it."""
+    settings = Settings(host="::", port=0, token_file=tmp_path)
+    try:
+        listening = _bind(settings)
+    except ConfigError as error:
+        lacking(f"there is no IPv6 here: {error}")
+    with listening:
+        listening.listen()
+        host, _, port = _address(listening, secure=False).removeprefix("http://").rpartition(":")
+        assert host == "127.0.0.1"
+        socket.create_connection((host, int(port)), 10).close()
 
 
 @pytest.mark.parametrize("word", ["off", "'off'", "no"])
