@@ -179,21 +179,26 @@ class Channel:
     def _reached(self, addresses: list[Any]) -> socket.socket:
         """A socket connected to the first address that answers, each in its share of the time."""
         failure: OSError = TimeoutError()
-        for place, (family, kind, protocol, _, address) in enumerate(addresses):
-            sock = socket.socket(family, kind, protocol)
-            self._hold(sock)
+        for place, address in enumerate(addresses):
+            share = 1 / (len(addresses) - place)
             try:
-                sock.settimeout(self._left() / (len(addresses) - place))
-                sock.connect(address)
-            except OSError as error:
-                sock.close()
+                return self._connected(*address, share=share)
+            except OSError as error:  # of its family too: this kernel may have no IPv6
                 failure = error
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                return sock
         raise failure
+
+    def _connected(
+        self, family: int, kind: int, protocol: int, _: str, address: Any, *, share: float
+    ) -> socket.socket:
+        sock = socket.socket(family, kind, protocol)
+        self._hold(sock)
+        try:
+            sock.settimeout(self._left() * share)
+            sock.connect(address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     def _left(self) -> float:
         """Seconds left of the exchange under way; raises TimeoutError where there are none."""

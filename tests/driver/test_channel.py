@@ -122,6 +122,21 @@ def test_the_address_that_answers_is_found_behind_dead_ones(
         channel.close()
 
 
+def test_a_family_that_this_kernel_has_not_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As IPv6 is where it is switched off, and names have such addresses all the same."""
+    with FakeAgent() as agent:
+        real = socket.getaddrinfo
+
+        def several(_: str, *more: Any, **named: Any) -> list[Any]:
+            found = real("127.0.0.1", *more, **named)
+            return [(99, *found[0][1:]), *found]  # no family has this number
+
+        monkeypatch.setattr(socket, "getaddrinfo", several)
+        channel = Channel(f"http://several.example:{agent.port}", timeout_seconds=20.0)
+        assert b"acknowledged" in channel.exchange(REQUEST)
+        channel.close()
+
+
 def test_nothing_is_printed_where_a_job_looks_into_its_own_requests(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
