@@ -587,10 +587,24 @@ def load(
             f"{path}: state_dir: {filed} is passed over, as the environment says "
             f"WEIR_STATE_DIR={said}: set that to the former, or unset it"
         )
+    # The image's health check knows the environment alone.
+    written = address_path(settings.address_file, settings.state_dir)
+    told = (variables.get("address_file"), variables.get("state_dir"))
+    sought = address_path(*(None if text is None else Path(text) for text in told))
+    if sought is not None and sought != written:
+        notices.append(
+            f"the agent's address is written to {written}, and who goes by the environment, as the "
+            f"image's health check does, looks for it in {sought}: set WEIR_ADDRESS_FILE={written}"
+        )
     # Watching and limits go on without them.
     for flaw in settings.policy().executors_flaws():
         notices.append(f"{flaw}; until then no executors are asked for where that holds")
     return settings, notices
+
+
+def address_path(file: Path | None, state_dir: Path | None) -> Path | None:
+    """Where the agent writes its address."""
+    return state_dir / "agent.address" if file is None and state_dir is not None else file
 
 
 def flag_of(key: str) -> str:

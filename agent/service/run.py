@@ -20,7 +20,7 @@ from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.auditor import Auditor
 from agent.service.clock import Clock
-from agent.service.config import ConfigError, is_loopback, load
+from agent.service.config import ConfigError, address_path, is_loopback, load
 from agent.service.connections import (
     ACCEPTED_AT_ONCE,
     TLS_HANDSHAKE_SECONDS,
@@ -49,7 +49,6 @@ GRACE_SECONDS = 5
 MAX_CONNECTIONS = 8192
 #: Those that the kernel holds until they are taken in: all drivers come again at once.
 WAITING_CONNECTIONS = 1024
-ADDRESS_FILE_NAME = "agent.address"
 _log = structlog.get_logger("agent")
 
 
@@ -376,9 +375,7 @@ def _address(listening: socket.socket, *, secure: bool) -> str:
 
 
 def _write_address(settings: Settings, address: str) -> Path | None:
-    path = settings.address_file
-    if path is None and settings.state_dir is not None:
-        path = settings.state_dir / ADDRESS_FILE_NAME
+    path = address_path(settings.address_file, settings.state_dir)
     if path is None:
         return None
     partial = path.with_name(path.name + ".new")

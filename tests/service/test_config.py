@@ -326,7 +326,35 @@ def test_a_state_directory_that_the_environment_overrides_is_told(tmp_path: Path
     assert "state_dir: /data" in notice
     assert "WEIR_STATE_DIR=/var/lib/weir" in notice
     assert load({}, {"WEIR_STATE_DIR": "/data"}, str(file))[1] == []
-    assert load({"state_dir": "/x"}, {"WEIR_STATE_DIR": "/var/lib/weir"}, str(file))[1] == []
+    _, notices = load({"state_dir": "/x"}, {"WEIR_STATE_DIR": "/var/lib/weir"}, str(file))
+    assert not [one for one in notices if "/data" in one]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "written"),
+    [
+        ({"state_dir": "/data"}, "", "/data/agent.address"),
+        ({"address_file": "/run/weir"}, "", "/run/weir"),
+        ({}, "address_file: /run/weir", "/run/weir"),
+        ({"address_file": "/var/lib/weir/agent.address"}, "", None),
+        ({}, "state_dir: /var/lib/weir", None),
+    ],
+)
+def test_who_goes_by_the_environment_alone_finds_the_agent_or_it_is_told(
+    tmp_path: Path, flags: dict[str, str], text: str, written: str | None
+) -> None:
+    """The image's health check does: it would call the agent ill for ever."""
+    file = tmp_path / "weir.yaml"
+    file.write_text(text)
+    environ = {"WEIR_STATE_DIR": "/var/lib/weir"}
+    _, notices = load(flags, environ, str(file))
+    if written is None:
+        assert notices == []
+        return
+    (notice,) = notices
+    assert "looks for it in /var/lib/weir/agent.address" in notice
+    assert notice.endswith(f": set WEIR_ADDRESS_FILE={written}")
+    assert load(flags, environ | {"WEIR_ADDRESS_FILE": written}, str(file))[1] == []
 
 
 def test_of_all_addresses_that_of_ipv4_is_told(tmp_path: Path) -> None:
