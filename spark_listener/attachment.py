@@ -149,11 +149,12 @@ def _take_off(session: Any, *, every: bool) -> None:
     if session is not None:
         _taken_off.add(_id_of(session))
     elif every:
-        from pyspark import SparkContext
+        # A client of Spark Connect has none; or its JVM is gone, in which nothing starts any more.
+        with errors_of_ours_suppressed():
+            from pyspark import SparkContext
 
-        context = SparkContext._active_spark_context
-        if context is not None:
-            with errors_of_ours_suppressed():  # its JVM is gone, in which nothing starts any more
+            context = SparkContext._active_spark_context
+            if context is not None:
                 _taken_off.add(str(context.applicationId))
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
@@ -324,6 +324,15 @@ def test_a_gateway_that_was_made_from_a_client_is_reached_where_that_reaches_it(
     assert ours._gateway_client.port == port
     assert ours._gateway_client.gateway_parameters.auto_convert is True
     ours.close()
+
+
+def test_a_client_of_spark_connect_detaches_from_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its PySpark has no ``SparkContext``."""
+    monkeypatch.setitem(sys.modules, "pyspark", ModuleType("pyspark"))
+    spark_listener.detach()
+    assert caplog.messages == []
 
 
 def test_pinned_threads_have_connections_of_their_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -176,6 +177,18 @@ def test_a_thread_whose_jvm_does_not_answer_ends_when_it_is_told_to() -> None:
     taking.intake.start()
     taking.intake.stop(30.0)
     assert not taking.intake._thread.is_alive()
+
+
+def test_what_an_event_takes_is_known_where_python_tells_no_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def as_in_pypy(_: object, *default: int) -> int:
+        if not default:
+            raise TypeError("getsizeof(...) is not supported")
+        return default[0]
+
+    monkeypatch.setattr(sys, "getsizeof", as_in_pypy)
+    assert Captured("terminated", 0.0, text="xx", exception="yyy").memory_bytes == 5
 
 
 def test_what_finds_no_room_stays_in_the_jvm() -> None:
