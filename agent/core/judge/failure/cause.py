@@ -138,6 +138,8 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
 }
 #: Kinds that a service gives: in the user's function that writes a batch they are the sink's.
 _OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "absent", "said"))
+#: Classes of these kinds are thrown for a want of rights, or for a rate, as well: the words tell.
+_SPOKEN_OVER: Final = frozenset(("gone", "unreachable", "denied", "throttled"))
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "said": "unknown", "": "unknown"}
 
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
@@ -307,7 +309,7 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     if words is not None and (
         not kind
         or words[0] in ("disk", "memory")
-        or (kind in ("gone", "unreachable") and words[0] in ("denied", "throttled"))
+        or (kind in _SPOKEN_OVER and words[0] in ("denied", "throttled"))
         or (kind == "absent" and words[0] == "gone")
         or kind == words[0]
         or (words[1] in ("state", "checkpoint") and kind != "memory")

@@ -224,7 +224,7 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             """EsHadoopInvalidRequest OpenSearchHadoopInvalidRequest ValidationException
             InvalidRequestException TransactionAbortedException InvalidQueryException BadRequest
             BadRequestError CommitFailedException WriteError MongoWriteException
-            MongoBulkWriteException BulkWriteError
+            MongoBulkWriteException BulkWriteError InvalidArgumentException
             ParentNotDirectoryException"""
         ),
     ),
@@ -326,6 +326,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         (?:out of|not enough|lack of|low on) (?:free |local |available )?disk(?: space)?\b
         [Ff]ailed to create (?:a )?local dir
         [Ii]nsufficient (?:free |usable |disk )?space
+        minimum free (?:disk|drive) threshold
+        directory item limit of
         """,
     ),
     (
@@ -392,6 +394,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         This query does not support recovering from checkpoint
         """,
     ),
+    # Of the file sink: another query writes batches of these numbers to its folder.
+    ("setting", "sink", r"Race while writing batch"),
     (
         "setting",
         "",
@@ -512,8 +516,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         resume (?:token|point)[^\n]{0,80}(?:not found|no longer)
         resume of change stream was not possible
         oplog
-        iterator (?:has )?expired
-        getting shard iterator
+        did not come from this stream
         [Ss]hard [^\n]{0,120}(?:does not exist|not found|closed)
         [sS]eqNo:? \d+ is less than
         [sS]eqNo \d+ does not match
@@ -584,6 +587,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Rr]equest rate is large
         \b[Ss]low ?[Dd]own\b
         over the account limit
+        [Rr]educe your request rate
+        [Tt]oo many connects\b
         running (?:txns|transactions|jobs|queries) [^\n]{0,60}limit
         """,
     ),
@@ -601,6 +606,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Mm]ust be owner of
         command denied to
         has no \w{1,40} permission
+        allowed receivers per partition
         [Ss]ignature we calculated
         [Aa]ccess [Kk]ey [Ii][dD] you provided
         [Cc]lient sent AUTH
@@ -684,7 +690,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         exceeds the current (?:capacity|throughput)
         [Rr]equests per (?:second|minute|hour|user)
         [Rr]equest limit [^\n]{0,60}(?:reached|exceeded)
-        [Rr]educe your request rate
         [Ss]ervice is (?:currently |too )?busy
         bulk queue (?:is )?full
         TOO_MANY_PARTS
@@ -975,6 +980,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         ClassNotFound
         class [^\n]{0,80}not found
         No (?:Abstract)?FileSystem for scheme
+        Wrong FS:
         No resolvable bootstrap
         [Ii]nvalid url
         key not found: \w+(?:\.\w+)+

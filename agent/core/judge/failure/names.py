@@ -98,8 +98,8 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         "disk",
         "Hadoop",
         """Disk DiskError DiskOutOfSpace DSQuotaExceeded NSQuotaExceeded
-        QuotaByStorageTypeExceeded FSLimit ClusterStorageCapacityExceeded DiskChecker
-        SyncFailed""",
+        QuotaByStorageTypeExceeded FSLimit MaxDirectoryItemsExceeded DiskChecker
+        ClusterStorageCapacityExceeded SyncFailed""",
     ),
     # -- denied: a credential, a permission, a certificate ---------------------------------------
     ("denied", "Neo4j", "TokenExpired UntrustedServer"),
@@ -356,6 +356,8 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         """InternalFailure InternalError InternalServer InternalService RequestAborted
         RequestTimeout OperationTimeout RequestHandlerTimeout""",
     ),
+    # These last for minutes: the reader was slow, and what it reads is still there.
+    ("unreachable", "AWS", "ExpiredIterator ExpiredNextToken"),
     (
         "unreachable",
         "Azure",
@@ -385,11 +387,7 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     ("gone", "Hadoop", "RemoteFileChanged BlockMissing"),
     ("gone", "Delta", "TemporallyUnstableInput TimestampEarlierThanCommitRetention"),
-    (
-        "gone",
-        "AWS",
-        "NoSuchKey NoSuchUpload NoSuchVersion ExpiredIterator ExpiredNextToken TrimmedDataAccess",
-    ),
+    ("gone", "AWS", "NoSuchKey NoSuchUpload NoSuchVersion TrimmedDataAccess"),
     ("gone", "Azure", "BlobNotFound PathNotFound SourcePathNotFound SnapshotNotFound"),
     # -- absent: a name that is not known --------------------------------------------------------
     ("absent", "Cassandra", "InvalidKeyspace InvalidTable"),
@@ -567,7 +565,7 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
     ("denied", "Neo4j", "CredentialsExpired AuthProviderFailed AuthorizationExpired"),
     ("setting", "Neo4j", "ProcedureNotFound ProcedureCallFailed ParameterMissing Semantic"),
     ("corrupt", "HTTP and gRPC", "DataLoss"),
-    ("refused", "Hadoop", "MaxDirectoryItemsExceeded PathComponentTooLong"),
+    ("refused", "Hadoop", "PathComponentTooLong"),
     ("setting", "RabbitMQ", "ProtocolVersionMismatch"),
     ("setting", "Iceberg and Hudi", "HoodieTimeTravel InvalidHoodiePath"),
     (
