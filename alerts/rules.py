@@ -499,7 +499,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "deploy is told; whether it is meant somebody has to know, and nobody is woken.",
         summary=f"{_QUERY} runs from a new checkpoint",
         description="Within the hour it ran from another one. What it had read, and its state, it "
-        "does not know any more: it began where its source's options say, such as startingOffsets.",
+        "does not know any more: it began where its source's options say, such as startingOffsets. "
+        "A sink that goes by batch numbers, as Spark's file sink, drops its batches up to the old "
+        "one's.",
         dashboard=links.QUERY,
     ),
     Alert(

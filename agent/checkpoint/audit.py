@@ -132,9 +132,10 @@ def _sink(facts: QueryFacts) -> list[Finding]:
                 "sink_at_least_once",
                 "warning",
                 "foreachBatch runs again for a batch that did not commit",
-                "make it idempotent: write by row key, or store the batch id with the rows in one"
-                " transaction and pass over a batch that is there (but run its plan, as with"
-                " count(), where state is in checkpoint format 2: Spark wants the ids of all)",
+                "make it idempotent: write by row key, or store the batch id and the query's (a new"
+                " checkpoint counts from 0 again) with the rows in one transaction and pass over a"
+                " batch that is there (but run its plan, as with count(), where state is in"
+                " checkpoint format 2: Spark wants the ids of all)",
             )
         ]
     if _FOREACH.search(sink):

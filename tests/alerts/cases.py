@@ -798,7 +798,9 @@ CASES: Final[tuple[Case, ...]] = (
         labels=_OF_QUERY_ANYWHERE,
         summary="orders/enrich runs from a new checkpoint",
         description="Within the hour it ran from another one. What it had read, and its state, it "
-        "does not know any more: it began where its source's options say, such as startingOffsets.",
+        "does not know any more: it began where its source's options say, such as startingOffsets. "
+        "A sink that goes by batch numbers, as Spark's file sink, drops its batches up to the old "
+        "one's.",
         quiet=(
             {  # a restart
                 q("weir_query_info", query_id="a", run_id="1"): "1x9 stale",

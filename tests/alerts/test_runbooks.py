@@ -129,6 +129,16 @@ def test_metrics_and_links_exist(page: str) -> None:
         assert (RUNBOOKS / target).is_file(), target
 
 
+def test_a_new_checkpoint_is_advised_with_what_its_sink_needs() -> None:
+    told = {page: " ".join(section(page, "Mitigation").split()) for page in PAGES}
+    needs = told.pop("WeirNewCheckpoint")
+    assert "a new output path" in needs
+    assert "`txnAppId`" in needs
+    advise = {page for page, words in told.items() if re.search(r"\bnew checkpoint\b", words)}
+    assert len(advise) >= 6
+    assert advise == {page for page in advise if "(WeirNewCheckpoint.md)" in told[page]}
+
+
 def test_commands_exist() -> None:
     """Every ``weir …`` of every page is a command of the program, with as many words."""
     told = {

@@ -64,6 +64,12 @@ def test_what_each_finding_needs(changes, check):
     assert checks(**changes) == [check]
 
 
+def test_a_batch_id_alone_is_no_name_of_a_batch():
+    """A new checkpoint counts from 0 again: its batches would be passed over."""
+    [found] = audit(replace(SOUND, sink="ForeachBatchSink"))
+    assert "the batch id and the query's" in found.remedy
+
+
 @pytest.mark.parametrize(
     "sink",
     [
