@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from agent.checkpoint.folder import MOST_BYTES
-from agent.checkpoint.layout import Checkpoint, StateFile, StoreKey
+from agent.checkpoint.folder import MOST_BYTES, CheckpointError
+from agent.checkpoint.layout import Checkpoint, StateFile, StoreKey, gaps, how_many
 from agent.files import read_at_most
 from agent.spark_codecs import Damaged, decoder_of
 
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     #: A snapshot, if any, and the changes after it; what of them is missing; its version.
     _Chain = tuple[list[StateFile], list[str], int | None]
 
-_LINEAGE = re.compile(rb'\[(?:\{"version":\d+,"checkpointUniqueId":"[^"]+"\},?)*\]')
+_LINEAGE = re.compile(rb'\[(?:\{"version":\d{1,18},"checkpointUniqueId":"[^"]+"\},?)*\]')
 _CHANGES: Final = ("delta", "changelog")
 _SNAPSHOTS: Final = ("snapshot", "zip")
+#: Stores that a start is told to load, of all operators and partitions together: each is a task of
+#: every batch. What is told of them takes some 120 MB, whether or not a file of them is there.
+MOST_STORES: Final = 100_000
 #: A changelog's header is at its very beginning.
 _HEADER_BYTES: Final = 1 << 20
 
@@ -78,7 +81,8 @@ def state_closure(checkpoint: Checkpoint, folder: Folder, version: int) -> Closu
     """What the state after batch ``version - 1`` needs. Reads the lists inside snapshots.
 
     Version 0 is the empty state: it needs nothing. Raises OSError only where a file that exists
-    cannot be read for another reason than having vanished.
+    cannot be read for another reason than having vanished, and CheckpointError where more stores
+    are told than there can be.
     """
     if version == 0:
         return Closure(version=0, stores=[])
@@ -94,7 +98,10 @@ def state_closure(checkpoint: Checkpoint, folder: Folder, version: int) -> Closu
 
 
 def expected_stores(checkpoint: Checkpoint, version: int) -> list[StoreKey]:
-    """Every store that a start loads by what the operators tell, and every one with files."""
+    """Every store that a start loads by what the operators tell, and every one with files.
+
+    Raises CheckpointError where more are told than there can be.
+    """
     keys = {key for key in checkpoint.layout.state if checkpoint.layout.state[key]}
     seen = {(key.operator, key.store) for key in keys}
     told = {(op.operator, name): count for op in checkpoint.operators.values()
@@ -105,6 +112,12 @@ def expected_stores(checkpoint: Checkpoint, version: int) -> list[StoreKey]:
         count = _partitions(checkpoint, operator, told.get((operator, store)), keys, version)
         if count is None:
             expected |= own
+        elif len(expected) + count > MOST_STORES:
+            raise CheckpointError(
+                f"{checkpoint.name}: state/{operator} has {count:,} partitions by its settings or"
+                f" metadata, and no query loads more than {MOST_STORES:,} stores: changed by hand"
+                " or damaged; start from a savepoint"
+            )
         else:  # those beyond are of a time before it was given fewer (Spark 4.2, offline)
             expected |= {StoreKey(operator, partition, store) for partition in range(count)}
     return sorted(expected)
@@ -207,17 +220,15 @@ def _plain_chain(key: StoreKey, files: Iterable[StateFile], version: int) -> _Ch
     }
     snapshots, changes = by_kind[_SNAPSHOTS], by_kind[_CHANGES]
     base = max((v for v in snapshots if v <= version), default=None)
+    first = (base or 0) + 1
     chosen = [snapshots[base]] if base is not None else []
-    gaps = []
-    for wanted in range((base or 0) + 1, version + 1):
-        if wanted in changes:
-            chosen.append(changes[wanted])
-        else:
-            gaps.append(wanted)
+    chosen += [changes[number] for number in sorted(changes) if first <= number <= version]
     missing = []
-    if gaps:
+    if gone := gaps(changes, first, version):
         since = f"snapshot {base}" if base is not None else "the first version (no snapshot)"
-        span = f"{gaps[0]}" if len(gaps) == 1 else f"{gaps[0]} to {gaps[-1]} ({len(gaps)} of them)"
+        span, count = f"{gone[0].start}", how_many(gone)
+        if count > 1:
+            span += f" to {gone[-1].stop - 1} ({count} of them)"
         missing.append(
             f"{key.folder}: version {version} needs the changes since {since}; missing: {span}"
         )

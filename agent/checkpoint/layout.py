@@ -9,13 +9,15 @@ V - 1. Checkpoint format v2 names state files ``V_id`` and keeps the ids of a ba
 
 from __future__ import annotations
 
+import math
 import re
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from agent.checkpoint.folder import CheckpointError, FileEntry, Folder, reported
+from agent.core.decode.events import MOST_PARTS
 from agent.core.decode.kafka_offsets import parse_offsets
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ MOST_HISTORY_BYTES: Final = 4 * MOST_ENTRY_BYTES
 _LINE_BYTES: Final = 64 << 10
 #: Spark's default of spark.sql.streaming.fileSource.log.compactInterval, and of fileSink's.
 COMPACT_INTERVAL: Final = 10
+#: Spark counts what a compacted entry stands for in 32 bits, and offsets and times in 64.
+_MOST_INT: Final = 2**31 - 1
+_MOST_LONG: Final = 2**63 - 1
 #: Versions whose form is known: of the offset log, of the commit log, of an operator's metadata.
 _OFFSET_VERSIONS: Final = ("v1", "v2")
 _COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
@@ -105,7 +110,7 @@ class Layout(msgspec.Struct):
     offsets: dict[int, LogFile] = {}
     commits: dict[int, LogFile] = {}
     sources: dict[int, list[LogFile]] = {}  # in the order of the offsets' names
-    named_sources: dict[str, list[LogFile]] = {}  # by folder, where that is no number
+    named_sources: dict[str, list[LogFile]] = {}  # by folder, where that is no place of a source
     state: dict[StoreKey, list[StateFile]] = {}
     shared: dict[StoreKey, list[FileEntry]] = {}  # SST files and RocksDB's logs
     schemas: list[FileEntry] = []  # state/…/_metadata, state/…/_stateSchema
@@ -289,7 +294,7 @@ def _place(layout: Layout, file: FileEntry) -> None:
         return
     if len(folder) == 2 and folder[0] == "sources" and log:
         own = _log_file(file, log)
-        if _NUMBER.match(folder[1]):
+        if _NUMBER.match(folder[1]) and int(folder[1]) < MOST_PARTS:
             layout.sources.setdefault(int(folder[1]), []).append(own)
         else:
             layout.named_sources.setdefault(folder[1], []).append(own)
@@ -460,6 +465,8 @@ def parse_offset_log(batch_id: int, text: str) -> Offsets:
     version, lines = _versioned(text, _OFFSET_VERSIONS)
     if not lines:
         raise ValueError("truncated: it ends before the metadata")
+    if len(lines) - 1 > MOST_PARTS:
+        raise ValueError(f"{len(lines) - 1:,} offsets: no query has so many sources")
     metadata = _object(lines[0]) if lines[0].strip() else {}
     names: list[str]
     sources: list[Any]
@@ -525,7 +532,21 @@ def source_kind(offset: Any) -> SourceKind:
     return "other"
 
 
-def chain_of(entries: Iterable[LogFile], end: int) -> tuple[list[LogFile], list[int]]:
+def gaps(numbers: Iterable[int], first: int, last: int) -> list[range]:
+    """From ``first`` to ``last`` where none of the numbers are, in order.
+
+    What is there bounds them: what is missing is as much as the name of one file says.
+    """
+    there = sorted({number for number in numbers if first <= number <= last})
+    return [range(a + 1, b) for a, b in pairwise((first - 1, *there, last + 1)) if b - a > 1]
+
+
+def how_many(numbers: Iterable[range]) -> int:
+    """How many numbers are in all of them; more than ``len`` can tell, too."""
+    return sum(run.stop - run.start for run in numbers)
+
+
+def chain_of(entries: Iterable[LogFile], end: int) -> tuple[list[LogFile], list[range]]:
     """The entries of a source log that give it as of ``end``, and the numbers that are missing.
 
     The newest compacted entry at or below the end stands for all before it.
@@ -536,7 +557,7 @@ def chain_of(entries: Iterable[LogFile], end: int) -> tuple[list[LogFile], list[
     first = base.batch_id + 1 if base else 0
     later = {entry.batch_id: entry for entry in known if entry.batch_id >= first}
     chain = ([base] if base else []) + [later[number] for number in sorted(later)]
-    return chain, [number for number in range(first, end + 1) if number not in later]
+    return chain, gaps(later, first, end)
 
 
 def earlier_compacted(entries: Iterable[LogFile], end: int) -> list[LogFile]:
@@ -588,10 +609,14 @@ def passed_by(entries: Iterable[tuple[int, bool]]) -> Passed | None:
 
 def _guessed_interval(count: int) -> int:
     """Spark's guess from a compacted entry that stands for ``count`` entries, where it is alone."""
-    if count // 2 <= COMPACT_INTERVAL:
+    if count // 2 <= COMPACT_INTERVAL or count > _MOST_INT:
         return count
-    divisors = (n for n in range(COMPACT_INTERVAL, count // 2 + 1) if count % n == 0)
-    return next(divisors, count)
+    # The least divisor from the default on: one up to the root, else what a small one leaves.
+    up_to_root = range(COMPACT_INTERVAL, math.isqrt(count) + 1)
+    if (found := next((n for n in up_to_root if count % n == 0), None)) is not None:
+        return found
+    left = (count // n for n in range(COMPACT_INTERVAL - 1, 0, -1) if count % n == 0)
+    return next(n for n in left if n >= COMPACT_INTERVAL)
 
 
 def log_offset(offset: Any) -> int:
@@ -615,7 +640,7 @@ def _named_alike(layout: Layout, offsets: dict[int, Offsets]) -> list[str]:
             offsets[batch_id] = msgspec.structs.replace(
                 one, names=names, sources=[own.get(name) for name in names]
             )
-    if not all(name.isdigit() for name in names):
+    if names != [str(at) for at in range(len(names))]:
         logs = {str(index): log for index, log in layout.sources.items()} | layout.named_sources
         layout.sources = {at: logs[name] for at, name in enumerate(names) if name in logs}
     return names
@@ -754,9 +779,12 @@ def _offset(line: str) -> Any:
     if line == "-":
         return None
     try:
-        return msgspec.json.decode(line)
+        value = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         raise ValueError(f"an offset is no JSON: {line[:40]!r}") from None
+    if _integer(log_offset(value)) is None:
+        raise ValueError(f"an offset that Spark cannot hold: {line[:40]!r}")
+    return value
 
 
 def _named_offset(line: str) -> tuple[str, Any]:
@@ -784,4 +812,6 @@ def _source_order(name: str) -> tuple[bool, int, str]:
 
 
 def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """A whole number, of those that Spark can hold."""
+    known = isinstance(value, int) and not isinstance(value, bool)
+    return value if known and -_MOST_LONG <= value <= _MOST_LONG else None

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, passed_by, schema_batch
+from agent.checkpoint.layout import (
+    Checkpoint,
+    chain_of,
+    how_many,
+    log_offset,
+    passed_by,
+    schema_batch,
+)
 from agent.checkpoint.sink import READ_AGAIN
 from agent.checkpoint.soundness import (
     CHECKS_REPARTITION,
@@ -470,7 +477,8 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                         check="source_log_incomplete",
                         severity="error",
                         evidence=f"{source.folder}: without the entries past {end},"
-                        f" {missing[0]} and {len(missing) - 1} others are missing: they stand only"
+                        f" {missing[0].start} and {how_many(missing) - 1} others are missing: they"
+                        " stand only"
                         " in a compacted entry of the open batch",
                         remedy="start from a savepoint",
                     )

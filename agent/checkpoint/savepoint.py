@@ -262,7 +262,7 @@ def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:
         end = log_offset(offsets[source.index] if source.index < len(offsets) else None)
         chain, missing = chain_of(entries, end)
         if missing:
-            raise Moved(f"{source.folder}/{missing[0]} is missing")
+            raise Moved(f"{source.folder}/{missing[0].start} is missing")
         if empty := [entry.path for entry in chain if entry.size == 0]:
             raise Moved(f"{empty[0]} is empty")
         paths += [entry.path for entry in (*earlier_compacted(entries, end), *chain)]

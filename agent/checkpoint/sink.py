@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from agent.checkpoint.folder import CheckpointError, LocalFolder, local_path, reported
-from agent.checkpoint.layout import COMPACT_INTERVAL, file_log_entries, passed_by
+from agent.checkpoint.layout import COMPACT_INTERVAL, file_log_entries, gaps, passed_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,28 +220,28 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
     names |= {number: f"{number}.compact" for number in log.compacted}
     later = [names[number] for number in log.batches if number > batch_id]
     base = max((number for number in log.compacted if number <= batch_id), default=-1)
-    gaps = [n for n in range(base + 1, batch_id + 1) if n not in log.batches]
+    gone = gaps(log.batches, base + 1, batch_id)
     passed = passed_by((n, n in log.compacted) for n in log.batches if n <= batch_id)
     # Where a start guesses now, too, the doubt is not of a rollback's making.
     before = passed_by((n, n in log.compacted) for n in log.batches)
     blocked = passed is not None and (passed.sure or before is None)
     kept = _named_files(path, [names[n] for n in log.batches if n <= batch_id])
-    gone = sorted(_named_files(path, later) - kept)
+    alone = sorted(_named_files(path, later) - kept)
     if log.newest < batch_id:
         detail = (
             (f"ends at batch {log.newest}" if log.newest >= 0 else "holds no batch")
             + f", before batch {batch_id}: another query's folder, or rolled back too far; a start"
             f" after batch {batch_id} never writes the batches between"
         )
-    elif gaps and any(number > gaps[0] for number in log.compacted):
+    elif gone and any(number > gone[0].start for number in log.compacted):
         detail = (
-            f"cannot be rolled back: batch {gaps[0]} stands only in a later compacted entry;"
+            f"cannot be rolled back: batch {gone[0].start} stands only in a later compacted entry;"
             " restore to an empty sink"
         )
-    elif gaps:
+    elif gone:
         detail = (
-            f"cannot be rolled back: the entry of batch {gaps[0]} is missing; restore to an empty"
-            " sink"
+            f"cannot be rolled back: the entry of batch {gone[0].start} is missing; restore to an"
+            " empty sink"
         )
     elif passed is not None and blocked:
         detail = f"cannot be rolled back: {passed.evidence}; restore to an empty sink"
@@ -250,15 +250,15 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
     else:
         detail = (
             f"move aside {len(later)} entries of _spark_metadata (with their .crc) and the"
-            f" {len(gone)} data files that only they name. {READ_AGAIN}. {OF_NOW}"
+            f" {len(alone)} data files that only they name. {READ_AGAIN}. {OF_NOW}"
         )
     return Rollback(
         sink=str(path),
         batch_id=batch_id,
-        possible=not gaps and not blocked,
+        possible=not gone and not blocked,
         detail=detail if passed is None or blocked else f"{detail}. In doubt: {passed.evidence}",
         log_entries=later,
-        data_files=gone,
+        data_files=alone,
     )
 
 

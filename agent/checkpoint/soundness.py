@@ -25,6 +25,7 @@ from agent.checkpoint.layout import (
     Checkpoint,
     chain_of,
     file_log_entries,
+    how_many,
     log_offset,
     passed_by,
 )
@@ -170,9 +171,12 @@ def looks_asynchronous(checkpoint: Checkpoint) -> bool:
     layout = checkpoint.layout
     if not layout.offsets or not layout.commits:
         return False
-    first = max(min(layout.offsets), min(layout.commits))
-    holes = set(range(first, layout.latest_offset)) - layout.offsets.keys()
-    return bool(holes) and not holes & layout.commits.keys()
+    first, last = max(min(layout.offsets), min(layout.commits)), layout.latest_offset
+    planned, committed = (
+        {batch for batch in log if first <= batch < last}
+        for log in (layout.offsets, layout.commits)
+    )
+    return len(planned) < last - first and committed <= planned
 
 
 def restart_asynchronous(checkpoint: Checkpoint) -> str:
@@ -339,7 +343,7 @@ def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
                 check="source_log_incomplete",
                 severity="error",
                 evidence=f"{source.folder}: offsets/{layout.latest_offset} stands at entry {end};"
-                f" missing: {_ids(missing)}",
+                f" missing: {_told(missing)}",
                 remedy="restore the entries from a savepoint: without them files are read again"
                 " or never",
             )
@@ -838,6 +842,11 @@ def _sizes(checkpoint: Checkpoint, closure: Closure) -> list[StoreSize]:
 
 
 def _ids(numbers: list[int]) -> str:
-    if len(numbers) <= 6:
-        return ", ".join(map(str, numbers))
-    return f"{numbers[0]} to {numbers[-1]} ({len(numbers)} of them)"
+    return _told([range(number, number + 1) for number in numbers])
+
+
+def _told(runs: list[range]) -> str:
+    count = how_many(runs)
+    if count <= 6:
+        return ", ".join(str(number) for run in runs for number in run)
+    return f"{runs[0].start} to {runs[-1].stop - 1} ({count} of them)"

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agent.checkpoint.closure import MOST_STORES
 from agent.checkpoint.folder import CheckpointError
 from agent.core.names import first_line
 
@@ -83,11 +84,18 @@ def count_rows(address: str) -> list[StoreRows]:
 
 
 def wanted(listed: Iterator[dict[str, Any]]) -> list[Wanted]:
-    """What to read, from the rows of Spark's reader of state metadata, each thing once."""
+    """What to read, from the rows of Spark's reader of state metadata, each thing once.
+
+    Raises CheckpointError where it tells of more partitions than there can be.
+    """
     found: dict[tuple[int, str], Wanted] = {}
     for row in listed:
         operator, name = int(row["operatorId"]), str(row["operatorName"])
         store, partitions = str(row["stateStoreName"]), int(row["numPartitions"])
+        if partitions > MOST_STORES:
+            raise CheckpointError(
+                f"state/{operator}: {partitions:,} partitions: no state has so many"
+            )
         if name == JOIN:  # its stores are two for each side: an index, and the rows
             side = store.partition("-")[0]
             parts = {side: {"joinSide": side}}
