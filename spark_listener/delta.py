@@ -51,7 +51,7 @@ def offset_of(value: Any) -> Offset | None:
         said = json.loads(value) if isinstance(value, str) else value
         whole = said["isStartingVersion"]
         return Offset(int(said["reservoirVersion"]), max(-1, int(said["index"])), bool(whole))
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

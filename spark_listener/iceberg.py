@@ -63,7 +63,7 @@ def offset_of(value: Any) -> Offset | None:
         found = Offset(
             int(said["snapshot_id"]), int(said["position"]), bool(said["scan_all_files"])
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return found
 

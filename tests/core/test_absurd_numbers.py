@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.decode.events import MalformedRequest, decode_request
+from agent.core.decode.events import Listener, MalformedRequest, decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from agent.export.prometheus import EventTimer, Exporter
@@ -146,6 +146,47 @@ def test_a_counter_never_passes_what_can_be_kept(number: float) -> None:
     view = keeper.fleet.view(KEY, driver.time)
     assert view.totals.rows == before + 1000
     assert view.batch_seconds == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("number", [one for one in HUGE if type(one) is int])
+def test_no_count_of_a_listener_breaks_what_is_kept(number: int) -> None:
+    keeper, driver = Keeper(Policy(), Store(None), started_time=START_TIME), Driver()
+    counts = ["queue_length", "dropped_total", "callback_seconds_total", "callbacks_total"]
+    for told, kept in ((number, None), (2**53 - 1, 2**53 - 1)):
+        body = json.loads(driver.body(driver.started()))
+        body["listener"] |= dict.fromkeys([*counts, "python_pid", "jvm_pid"], told)
+        receipt = keeper.receive(decode_request(json.dumps(body).encode()), driver.time)
+        assert receipt.refused == []
+        sane(keeper, driver.time)
+        (view,) = keeper.fleet.listeners(driver.time)
+        want = Listener("listener-1", *[kept or 0] * 4, python_pid=kept, jvm_pid=kept)
+        assert view.listener == want
+        Fleet.restore(Policy(), keeper._store.load(), started_time=driver.time)
+
+
+@pytest.mark.parametrize("number", [2**53, 10**30])
+def test_no_count_of_files_breaks_what_is_kept(number: int) -> None:
+    """Auto Loader's, which stand in its metrics and in its offsets."""
+    keeper, driver = Keeper(Policy(), Store(None), started_time=START_TIME), Driver(unit="files")
+    keeper.receive(decode_request(driver.body(driver.started())), driver.time)
+    source = {
+        "description": "CloudFilesSource[/in]",
+        "startOffset": {"seqNum": 1},
+        "endOffset": {"seqNum": number + 1},
+        "metrics": {"numFilesOutstanding": str(number)},
+    }
+    for _ in range(3):
+        event = driver.progress(1000, 2.0, sources=[source])
+        assert keeper.receive(decode_request(driver.body(event)), driver.time).refused == []
+    sane(keeper, driver.time)
+    Fleet.restore(Policy(), keeper._store.load(), started_time=driver.time)
+
+
+def test_an_offset_of_deltas_beyond_all_numbers_costs_no_more_than_itself() -> None:
+    keeper, driver = Keeper(Policy(), Store(None), started_time=START_TIME), Driver()
+    offset = '{"isStartingVersion": true, "reservoirVersion": 1e999, "index": 0}'
+    event = driver.progress(1000, 2.0, sources=[{"description": "Delta", "endOffset": offset}])
+    assert keeper.receive(decode_request(driver.body(event)), driver.time).refused == []
 
 
 @pytest.mark.parametrize("milliseconds", TINY)

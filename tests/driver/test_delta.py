@@ -107,6 +107,7 @@ def test_a_stream_outside_of_what_was_read_has_no_backlog() -> None:
         ("[]", None),
         ("[" * 100_000, None),
         ({"reservoirVersion": 1, "index": 2}, None),
+        ('{"reservoirVersion": 1e999, "index": 2, "isStartingVersion": true}', None),
         ({"reservoirVersion": 1, "index": -100, "isStartingVersion": True}, Offset(1, -1, True)),
         ('{"reservoirVersion": 1, "index": 2, "isStartingVersion": false}', Offset(1, 2, False)),
     ],

@@ -128,7 +128,17 @@ def test_each_snapshot_is_asked_for_once_and_a_long_way_back_takes_several_looks
 
 @pytest.mark.parametrize(
     "value",
-    [None, "", "{}", "[]", 7, "[" * 100_000, {"snapshot_id": 1}, '{"snapshot_id": "x"}'],
+    [
+        None,
+        "",
+        "{}",
+        "[]",
+        7,
+        "[" * 100_000,
+        {"snapshot_id": 1},
+        '{"snapshot_id": "x"}',
+        '{"snapshot_id": 1e999, "position": 4, "scan_all_files": true}',
+    ],
 )
 def test_what_is_no_offset_of_icebergs(value: object) -> None:
     assert offset_of(value) is None

@@ -416,7 +416,20 @@ def decode_request(body: bytes) -> Request:
             events.append((index, _event(event, sequence)))
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             refused.append(Refused(index, sequence, str(error)[:500]))
-    return Request(envelope.application, envelope.listener, events, refused)
+    return Request(envelope.application, _counted(envelope.listener), events, refused)
+
+
+def _counted(said: Listener) -> Listener:
+    """A listener with what it can have counted: what is more could not be saved."""
+    return msgspec.structs.replace(
+        said,
+        queue_length=_count(said.queue_length) or 0,
+        dropped_total=_count(said.dropped_total) or 0,
+        callback_seconds_total=_number(said.callback_seconds_total) or 0.0,
+        callbacks_total=_count(said.callbacks_total) or 0,
+        python_pid=_count(said.python_pid),
+        jvm_pid=_count(said.jvm_pid),
+    )
 
 
 def _usual(raw: msgspec.Raw) -> _EventObject | None:
@@ -668,9 +681,9 @@ def _source(item: _SourceBody) -> SourceProgress:
     unit: Unit = "rows"
     if backlog is None and metrics:
         unit = next((one for one in UNITS if waiting_of(metrics, one) is not None), "rows")
-        backlog = waiting_of(metrics, unit)
+        backlog = _count(waiting_of(metrics, unit))
         if unit == "files":
-            admitted = files_between(item.start_offset, item.end_offset)
+            admitted = _count(files_between(item.start_offset, item.end_offset))
         elif unit == "bytes":
             admitted = None
     return SourceProgress(
