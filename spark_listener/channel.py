@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from spark_listener import __version__, tokens
-from spark_listener.replies import MAX_REPLY_BYTES
+from spark_listener.replies import MAX_REPLY_BYTES, words
 from spark_listener.wire import EVENTS_PATH
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Channel:
 
     def _refusal(self, response: http.client.HTTPResponse, data: bytes) -> ExchangeFailed:
         status = response.status
-        said = " ".join(data[:200].decode("utf-8", "replace").split())
+        said = words(data[:200].decode("utf-8", "replace"))
         if status in (401, 403):
             asked = response.headers.get_all("WWW-Authenticate") or ()
             if any(_REALM in one for one in asked):

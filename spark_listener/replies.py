@@ -130,14 +130,19 @@ def _life(seconds: Any) -> float | None:
     """How long something holds; None where that makes no sense."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return None
-    if not math.isfinite(seconds) or seconds <= 0:
+    if not 0 < seconds < math.inf:
         return None
-    return min(float(seconds), LONGEST_LIFE_SECONDS)
+    return float(min(seconds, LONGEST_LIFE_SECONDS))  # a whole number may be beyond all floats
 
 
 def _complaint(item: Any) -> str:
     error = item.get("error") if isinstance(item, dict) else None
-    return str(error)[:200] if error is not None else "no reason given"
+    return words(str(error)[:200]) if error is not None else "no reason given"
+
+
+def words(said: str) -> str:
+    """What an agent or a proxy says, fit for a log: one line, of what can be printed alone."""
+    return " ".join("".join(mark if mark.isprintable() else " " for mark in said).split())
 
 
 def _whole(value: Any) -> TypeGuard[int]:

@@ -193,7 +193,7 @@ class FakeAgent:
             self._send(handler, 503, b"upstream connect error, connection failure")
             return
         if mode == "denied":
-            self._send(handler, 403, b"RBAC: access denied")
+            self._send(handler, 403, b"RBAC:\x1b[31m access\r\ndenied")  # in red
             return
         if mode == "broken":
             self._send(handler, 500, b'{"error":"oops"}')

@@ -54,7 +54,8 @@ def test_what_is_no_reply_is_refused(body: bytes) -> None:
      {"unit": "litres"}, {"unit": None}, {"limit": 0}, {"limit": -5}, {"limit": 2**63},
      {"limit": "7"}, {"limit": 7.5}, {"limit": True}, {"expires_seconds": 0},
      {"expires_seconds": -1}, {"expires_seconds": float("inf")}, {"expires_seconds": "60"},
-     {"expires_seconds": float("nan")}, {"expires_seconds": None}, {"unit": ["rows"]}],
+     {"expires_seconds": float("nan")}, {"expires_seconds": None}, {"unit": ["rows"]},
+     {"expires_seconds": -(10**400)}],
 )  # fmt: skip
 def test_a_grant_that_makes_no_sense_is_left_out_the_others_stay(change: dict[str, Any]) -> None:
     body = {"acknowledged": 1, "grants": [GOOD | change, GOOD, None, 3]}
@@ -77,7 +78,16 @@ def test_only_a_plain_word_lets_an_unsafe_limit_be_set(said: Any, found: dict[st
 
 
 def test_a_grants_life_is_bounded() -> None:
-    assert reply(GOOD | {"expires_seconds": 1e9}).grants[0].expires_seconds == 3600.0
+    for seconds in (1e9, 10**400):  # JSON has whole numbers beyond all floats
+        assert reply(GOOD | {"expires_seconds": seconds}).grants[0].expires_seconds == 3600.0
+
+
+def test_what_an_agent_says_is_one_line_of_what_can_be_printed() -> None:
+    said = "no\nWARN forged\x1b[2J\x9b\u202edecrees\u2028 é\ud800"
+    (found,) = parse_reply(
+        json.dumps({"acknowledged": 1, "rejected": [{"error": said}]}).encode()
+    ).rejected
+    assert found == "no WARN forged [2J decrees é"
 
 
 json_values = st.recursive(

@@ -234,7 +234,7 @@ def test_a_connection_that_the_agent_closed_while_quiet_is_no_failure(agent: Fak
         ("html", "not JSON"),
         ("huge", "longer than"),
         ("refuse", "refuses us (401): no token was sent; set spark.weir.token.file"),
-        ("denied", "refuses us (403): RBAC: access denied"),
+        ("denied", "refuses us (403): RBAC: [31m access denied."),
         ("away", "can take nothing now (503): upstream connect error"),
         ("broken", "answers 500"),
         ("deaf", "acknowledges up to 0"),
