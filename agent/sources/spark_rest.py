@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
 
+from agent.core.decode.events import MOST_COUNT
 from agent.core.judge.alignment import FEWEST_TASKS, Alignment, Task, align
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ class SparkRest:
     """
 
     def __init__(self, ui_url: str, application_id: str, client: httpx.AsyncClient) -> None:
-        self._base = f"{ui_url.rstrip('/')}/api/v1/applications/{quote(application_id, safe='')}"
+        # Its host and port alone: behind a path of the sender's own a GET may end somebody's job.
+        place = urlsplit(ui_url)
+        origin = f"{place.scheme}://{place.netloc}"
+        self._base = f"{origin}/api/v1/applications/{quote(application_id, safe='')}"
         self._client = client
         self._jobs: Sequence[dict[str, Any]] | None = None
         self._no_jobs: Found | None = None  # what became of listing them, where there is no list
@@ -87,7 +91,8 @@ class SparkRest:
             if _batch(job) != batch:
                 break
             ids = job.get("stageIds")
-            wanted += [one for one in (ids if isinstance(ids, list) else []) if _is_id(one)]
+            listed_ids = ids if isinstance(ids, list) else []
+            wanted += [one for one in listed_ids if _whole(one) is not None]
         alignments: list[Alignment] = []
         gone = 0
         for stage in sorted(set(wanted))[:MOST_STAGES]:
@@ -197,15 +202,11 @@ def _objects(value: object) -> Sequence[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and _number(value) is not None else None
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value)
+    return float(value) if 0 <= value < MOST_COUNT else None

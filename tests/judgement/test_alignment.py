@@ -89,6 +89,8 @@ def test_too_few_tasks_tell_nothing_and_the_longest_wait_is_the_worst() -> None:
         [None, 3, {}],
         [{"partitionId": -1, "duration": 5, "status": "SUCCESS"}],
         [{"partitionId": 1, "duration": "long", "status": "SUCCESS"}],
+        [{"partitionId": 1, "duration": 10**400, "status": "SUCCESS"}],
+        [{"partitionId": 2**53, "duration": 5, "status": "SUCCESS"}],
         [{"partitionId": 1, "duration": 5, "status": "FAILED"}],
     ],
 )

@@ -176,6 +176,13 @@ def test_only_hosts_that_are_allowed_are_asked(
     assert asked or "spark_ui_hosts" in found.missing
 
 
+@pytest.mark.parametrize("more", ["/", "/?", "/jobs/job/kill/ ?id=12&x=", "?id=12#", "#/jobs"])
+def test_of_an_address_the_host_and_port_alone_are_asked(driver: RestServer, more: str) -> None:
+    """A GET of ``/jobs/job/kill/?id=12`` ends a job."""
+    assert Watched(driver.address + more, [LOCAL]).look().stages
+    assert all(path.startswith("/api/v1/applications/local-1/") for path in driver.asked)
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [
