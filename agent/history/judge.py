@@ -158,8 +158,8 @@ class Judge:
             data = _decode_line(kept.data)
             if data.get("Event") == "SparkListenerApplicationEnd":
                 state.ended = True
-                said = data.get("Timestamp")
-                time = said / 1000.0 if isinstance(said, int) else state.last_time
+                said = spark_events.moment(data.get("Timestamp"))
+                time = state.last_time if said is None else said
                 for hours in self._hours_of(state):
                     hours.crew.ended(log, time)
             elif spark_events.application_of(data, state.reader.application) is not None:

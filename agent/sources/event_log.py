@@ -186,7 +186,7 @@ def _begun_time(first: Path) -> float:
                 size += len(line)
                 if size >= STEP_BYTES:
                     break
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass  # whoever reads all of it says what is wrong
     return time
 

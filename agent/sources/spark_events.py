@@ -8,7 +8,7 @@ is even decoded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -23,6 +23,12 @@ _LISTENER_MARK: Final = b"StreamingQueryListener$"
 _STARTS: Final = (b'{"Event":"SparkListenerApplication', b'{"Event":"SparkListenerLogStart')
 _JOBS: Final = (b'{"Event":"SparkListenerJob',)
 _HEAD_BYTES: Final = 160  # enough for any event's name
+
+#: Milliseconds: the end of the last year that ISO 8601 as Python writes it has.
+_MOST_MS: Final = 253_402_300_800_000
+#: What a line may say where it tells a time, and a number: others could not be reckoned with.
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=_MOST_MS)]
+Count = Annotated[int, msgspec.Meta(gt=-MOST_COUNT, lt=MOST_COUNT)]
 
 _decode = msgspec.json.Decoder().decode
 
@@ -61,10 +67,16 @@ def application_of(data: Mapping[str, Any], known: Application) -> Application |
 
 def begun_time(data: Mapping[str, Any]) -> float | None:
     """When its application began, in epoch seconds; None where the line says nothing of it."""
-    said = data.get("Timestamp")
-    if data.get("Event") != "SparkListenerApplicationStart" or not isinstance(said, int):
+    if data.get("Event") != "SparkListenerApplicationStart":
         return None
-    return said / 1000.0 if 0 <= said < MOST_COUNT else None
+    return moment(data.get("Timestamp"))
+
+
+def moment(milliseconds: object) -> float | None:
+    """A time as lines tell it, in epoch seconds; None where it is none."""
+    if not isinstance(milliseconds, int) or not 0 <= milliseconds < _MOST_MS:
+        return None
+    return milliseconds / 1000.0
 
 
 def shape(
@@ -113,10 +125,8 @@ def job_started(data: Mapping[str, Any]) -> JobStarted | None:
     """A job that belongs to a micro-batch; None for every other line."""
     if data.get("Event") != "SparkListenerJobStart":
         return None
-    properties, milliseconds = data.get("Properties"), data.get("Submission Time")
-    if not isinstance(properties, dict) or not isinstance(milliseconds, int):
-        return None
-    if not 0 <= milliseconds < MOST_COUNT:
+    properties, time = data.get("Properties"), moment(data.get("Submission Time"))
+    if not isinstance(properties, dict) or time is None:
         return None
     batch, query = properties.get("streaming.sql.batchId"), properties.get("sql.streaming.queryId")
     run = properties.get("sql.streaming.runId") or properties.get("spark.jobGroup.id")
@@ -126,4 +136,4 @@ def job_started(data: Mapping[str, Any]) -> JobStarted | None:
         return None
     if len(batch) > 15:  # no batch ever has that number
         return None
-    return JobStarted(query, run, int(batch), milliseconds / 1000.0)
+    return JobStarted(query, run, int(batch), time)

@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from agent.sources.spark_events import Count, Moment
+
 #: How the lines begin; Spark writes ``Event`` first, without spaces.
 ADDED: Final = b'{"Event":"SparkListenerExecutorAdded"'
 REMOVED: Final = b'{"Event":"SparkListenerExecutorRemoved"'
@@ -22,13 +24,13 @@ class ExecutorSeen(msgspec.Struct, frozen=True):
 
 
 class _Info(msgspec.Struct, rename={"cores": "Total Cores"}):
-    cores: int
+    cores: Count
 
 
 class _Line(
     msgspec.Struct, rename={"time": "Timestamp", "name": "Executor ID", "info": "Executor Info"}
 ):
-    time: int
+    time: Moment
     name: str
     info: _Info | None = None
 

@@ -13,6 +13,7 @@ import msgspec
 
 from agent.core.judge.alignment import Alignment, AlignmentView, Task, align, summed
 from agent.sources import spark_events
+from agent.sources.spark_events import Count, Moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,17 +104,17 @@ class _TaskInfo(
         "host": "Host",
     },
 ):
-    launch: int
-    finish: int
-    index: int = -1
-    partition: int | None = None  # since Spark 3.3; the index before
+    launch: Moment
+    finish: Moment
+    index: Count = -1
+    partition: Count | None = None  # since Spark 3.3; the index before
     executor: str = ""
     host: str = ""
 
 
 class _Input(msgspec.Struct, rename={"rows": "Records Read", "bytes": "Bytes Read"}):
-    rows: int | None = None
-    bytes: int | None = None
+    rows: Count | None = None
+    bytes: Count | None = None
 
 
 class _Shuffle(
@@ -124,9 +125,9 @@ class _Shuffle(
         "local": "Local Bytes Read",
     },
 ):
-    rows: int | None = None
-    remote: int | None = None
-    local: int | None = None
+    rows: Count | None = None
+    remote: Count | None = None
+    local: Count | None = None
 
 
 class _Metrics(
@@ -146,9 +147,9 @@ class _TaskEnd(
         "metrics": "Task Metrics",
     },
 ):
-    stage: int
+    stage: Count
     info: _TaskInfo
-    attempt: int = 0
+    attempt: Count = 0
     reason: _EndReason | None = None
     metrics: _Metrics | None = None
 
@@ -165,12 +166,12 @@ class _StageInfo(
         "failure": "Failure Reason",
     },
 ):
-    stage: int
-    attempt: int = 0
+    stage: Count
+    attempt: Count = 0
     name: str = ""
-    tasks: int = 0
-    submitted: int | None = None
-    completed: int | None = None
+    tasks: Count = 0
+    submitted: Moment | None = None
+    completed: Moment | None = None
     failure: str | None = None
 
 
@@ -182,8 +183,8 @@ class _JobStart(
     msgspec.Struct,
     rename={"time": "Submission Time", "stages": "Stage IDs", "properties": "Properties"},
 ):
-    time: int
-    stages: list[int] = []
+    time: Moment
+    stages: list[Count] = []
     properties: dict[str, str | None] | None = None
 
 

@@ -14,11 +14,12 @@ from agent.core.decode.events import HeartbeatEvent, ProgressEvent
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from agent.service.event_logs import SeenRuns
-from agent.sources import event_log
-from agent.sources.event_log import Follower, Log, Part, find_logs, parts_of
+from agent.sources import event_log, recording
+from agent.sources.event_log import Follower, Log, Part, files_of, find_logs, parts_of
 from tests.event_log import lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from agent.core.decode.events import Event, RunningQuery
@@ -267,6 +268,51 @@ def test_a_line_that_cannot_be_used_is_passed_over_and_counted(
     assert follower.skipped == 1
     assert follower.first_reason.startswith("app-1.inprogress, byte ")
     assert reason in follower.first_reason
+
+
+def with_each_number(told: Any, number: int) -> Iterator[Any]:
+    """What is told, with one of its numbers after the other another one."""
+    if isinstance(told, dict):
+        for key, one in told.items():
+            for other in with_each_number(one, number):
+                yield {**told, key: other}
+    elif isinstance(told, list):
+        for at, one in enumerate(told):
+            for other in with_each_number(one, number):
+                yield [*told[:at], other, *told[at + 1 :]]
+    elif isinstance(told, int):
+        yield number
+
+
+@pytest.mark.parametrize("number", [10**400, 2**63, 253_402_300_800_000, -(10**400)])
+def test_a_number_that_nothing_has_costs_no_more_than_its_line(tmp_path: Path, number: int) -> None:
+    """In a line of jobs, stages or tasks; what is told after it has its own time."""
+    content = lines.skewed(3)
+    told = [content[2], lines.executor("2", 4, lines.BASE), *content[4:9]]
+    bad = [
+        lines.line(other.pop("Event"), **other)
+        for one in told
+        for other in with_each_number(json.loads(one), number)
+    ]
+    end = [lines.terminated(), lines.closing()]
+    for at in (1, 9, len(content)):
+        log = single(tmp_path, b"".join([*content[:at], *bad, *content[at:], *end]))
+        follower = follow(log)
+        events = drain(follower)
+        assert [event.kind for event in events] == ["started", *["progress"] * 3, "terminated"]
+        assert events[-1].time < lines.BASE + 3600.0
+        assert set(follower.alignments(0.0)) == {lines.RUN}
+        reader = recording.EventReader(recording.RECORDED)
+        with log.path.open("rb") as file:
+            again = [one.event for one in recording.read_events(file, "app-1", reader)]
+        assert [(one.kind, one.time) for one in again] == [(one.kind, one.time) for one in events]
+
+
+def test_logs_stand_in_order_though_one_begins_at_no_time(tmp_path: Path) -> None:
+    (tmp_path / "app-1").write_bytes(b"".join(lines.opening()))
+    told = json.loads(lines.opening()[2]) | {"Timestamp": 10**400}
+    (tmp_path / "app-0").write_bytes(lines.line(told.pop("Event"), **told))
+    assert [path.name for path in files_of(tmp_path)] == ["app-1", "app-0"]
 
 
 def test_a_file_that_became_shorter_does_not_end_it(tmp_path: Path) -> None:

@@ -120,6 +120,10 @@ def test_only_jobs_of_micro_batches_are_told() -> None:
         lines.line("SparkListenerTaskEnd", **{"Stage ID": 3}).strip(),
         lines.line("SparkListenerStageCompleted", **{"Stage Info": 3}).strip(),
         lines.line("SparkListenerJobStart", **{"Stage IDs": "all"}).strip(),
+        task(3, 10**400, 400),
+        task(3, 1, 10**400),
+        completed(3, 10**400),
+        job([3, 10**400]),
     ],
 )
 def test_a_line_that_cannot_be_used_is_refused(line: bytes) -> None:
