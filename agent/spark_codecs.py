@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 MOST_BLOCK_BYTES: Final = 32 * 1024 * 1024
 #: What zstd may keep of a frame: what its format asks of every reader, enough up to level 19.
 MOST_WINDOW_BYTES: Final = 8 * 1024 * 1024
-#: Fed to zstd at once: each four bytes may be a block of 128 KiB, so these give 16 MiB at most.
-ZSTD_STEP_BYTES: Final = 512
+#: Fed to zstd or gzip at once: to zstd each four bytes may be a block of 128 KiB, so these give 16
+#: MiB at most, and of gzip half a MiB.
+_STEP_BYTES: Final = 512
 #: Given at once.
 PIECE_BYTES: Final = 1024 * 1024
 LZ4_MAGIC: Final = b"LZ4Block"
@@ -116,19 +117,21 @@ class _Zstd(Decoder):
         return 0 if self._frame is None else self._window_bytes
 
     def _unpack(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            step, data = data[:ZSTD_STEP_BYTES], data[ZSTD_STEP_BYTES:]
+        frames = self._library.ZstdDecompressor(max_window_size=MOST_WINDOW_BYTES)
+        at = 0  # cut for each frame, what follows would be copied as often as there are frames
+        while at < len(data):
+            step = data[at : at + _STEP_BYTES]
+            at += len(step)
             if self._frame is None:
-                self._frame = self._library.ZstdDecompressor(
-                    max_window_size=MOST_WINDOW_BYTES
-                ).decompressobj()
+                self._frame = frames.decompressobj()
                 self._window_bytes = self._window_of(step)
             try:
                 yield self._frame.decompress(step)
             except self._library.ZstdError as error:
                 raise Damaged(f"damaged zstd: {error}") from None
             if self._frame.eof:
-                data, self._frame = self._frame.unused_data + data, None
+                at -= len(self._frame.unused_data)
+                self._frame = None
 
     def _window_of(self, head: bytes) -> int:
         try:
@@ -150,18 +153,19 @@ class Gzip(Decoder):
         return self._member is None
 
     def _unpack(self, data: bytes) -> Iterator[bytes]:
-        plain = b""
-        while data or len(plain) == PIECE_BYTES:  # more of what was taken may be to come
+        at = 0
+        while at < len(data):
             if self._member is None:
                 self._member = zlib.decompressobj(wbits=31)
+            step = data[at : at + _STEP_BYTES]
+            at += len(step)
             try:
-                plain = self._member.decompress(data, PIECE_BYTES)
+                yield self._member.decompress(step)
             except zlib.error as error:
                 raise Damaged(f"damaged gzip: {error}") from None
-            yield plain
-            data = self._member.unconsumed_tail
             if self._member.eof:
-                data, plain, self._member = self._member.unused_data, b"", None
+                at -= len(self._member.unused_data)
+                self._member = None
 
 
 class _Blocks(Decoder):
@@ -185,20 +189,20 @@ class _Lz4(_Blocks):
     def _unpack(self, data: bytes) -> Iterator[bytes]:
         import cramjam
 
-        self._pending += data
-        size = _LZ4_HEADER.size
-        while len(self._pending) >= size:
-            magic, token, length, plain_length, _ = _LZ4_HEADER.unpack_from(self._pending)
+        data, self._pending = self._pending + data, b""
+        at, size = 0, _LZ4_HEADER.size
+        while len(data) >= at + size:
+            magic, token, length, plain_length, _ = _LZ4_HEADER.unpack_from(data, at)
             if magic != LZ4_MAGIC:
                 raise Damaged("damaged lz4: a block without its magic number")
             if max(length, plain_length) > MOST_BLOCK_BYTES:
                 raise Damaged(f"damaged lz4: a block of {max(length, plain_length)} bytes")
-            if len(self._pending) < size + length:
+            if len(data) < at + size + length:
                 break
-            block = self._pending[size : size + length]
-            self._pending = self._pending[size + length :]
+            at += size + length
             if not plain_length:
                 continue  # the mark at a stream's end
+            block = data[at - length : at]
             if token & 0xF0 == _LZ4_RAW:
                 yield block
                 continue
@@ -209,6 +213,7 @@ class _Lz4(_Blocks):
             if len(part) != plain_length:
                 raise Damaged("damaged lz4: a block is not as long as its header says")
             yield part
+        self._pending = data[at:]
 
 
 class _Snappy(_Blocks):
@@ -217,29 +222,31 @@ class _Snappy(_Blocks):
     def _unpack(self, data: bytes) -> Iterator[bytes]:
         import cramjam
 
-        self._pending += data
-        while len(self._pending) >= 4:
-            if self._pending[:1] == SNAPPY_MAGIC[:1]:
+        data, self._pending = self._pending + data, b""
+        at = 0
+        while len(data) >= at + 4:
+            if data[at] == SNAPPY_MAGIC[0]:
                 # Streams may follow each other in one file, each with its own header.
-                if len(self._pending) < _SNAPPY_HEADER_BYTES:
+                if len(data) < at + _SNAPPY_HEADER_BYTES:
                     break
-                if not self._pending.startswith(SNAPPY_MAGIC):
+                if not data.startswith(SNAPPY_MAGIC, at):
                     raise Damaged("damaged snappy: a header without its magic number")
-                self._pending = self._pending[_SNAPPY_HEADER_BYTES:]
+                at += _SNAPPY_HEADER_BYTES
                 continue
-            (length,) = struct.unpack_from(">I", self._pending)
+            (length,) = struct.unpack_from(">I", data, at)
             if length > MOST_BLOCK_BYTES:
                 raise Damaged(f"damaged snappy: a block of {length} bytes")
-            if len(self._pending) < 4 + length:
+            if len(data) < at + 4 + length:
                 break
-            block = self._pending[4 : 4 + length]
-            self._pending = self._pending[4 + length :]
+            at += 4 + length
+            block = data[at - length : at]
             if _snappy_plain_bytes(block) > MOST_BLOCK_BYTES:
                 raise Damaged(f"damaged snappy: a block of {_snappy_plain_bytes(block)} bytes")
             try:
                 yield bytes(cramjam.snappy.decompress_raw(block))
             except cramjam.DecompressionError as error:
                 raise Damaged(f"damaged snappy: {error}") from None
+        self._pending = data[at:]
 
 
 def _snappy_plain_bytes(block: bytes) -> int:

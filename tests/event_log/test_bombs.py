@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import struct
+import time
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ from agent.service.event_logs import EventLogs
 from agent.service.keeper import Keeper
 from agent.service.store import Store
 from agent.sources.event_log import MOST_LINE_BYTES, MOST_STEPS, find_logs
-from agent.spark_codecs import MOST_WINDOW_BYTES, Damaged, decoder
+from agent.spark_codecs import MOST_WINDOW_BYTES, Damaged, Gzip, decoder
 from tests.event_log import lines
 from tests.event_log.test_follow import KINDS, drain, follow, single
 
@@ -99,6 +101,28 @@ def test_a_block_that_claims_to_be_huge_is_damaged(claimed: int) -> None:
     packed = struct.pack("<8sBIII", b"LZ4Block", 0x2A, 9, claimed, 0)
     with pytest.raises(Damaged, match=f"a block of {claimed} bytes"):
         decoder("app-1.lz4").feed(packed)
+
+
+EMPTY = {
+    "zstd": zstandard.ZstdCompressor(level=3).compress(b""),
+    "lz4": struct.pack("<8sBIII", b"LZ4Block", 0x10, 0, 0, 0),
+    "snappy": b"\x82SNAPPY\x00" + struct.pack(">II", 1, 1),
+    "gz": gzip.compress(b""),
+}
+
+
+@pytest.mark.parametrize("codec", EMPTY)
+def test_what_is_packed_in_the_smallest_parts_costs_what_its_bytes_do(codec: str) -> None:
+    """However many there are: eight times the bytes take eight times as long, and not 64."""
+
+    def seconds(size: int) -> float:
+        unpacker = Gzip() if codec == "gz" else decoder(f"app-1.{codec}")
+        begun = time.process_time()
+        assert unpacker.feed(EMPTY[codec] * (size // len(EMPTY[codec]))) == b""
+        return time.process_time() - begun
+
+    short = min(seconds(MIB // 4) for _ in range(3))
+    assert min(seconds(2 * MIB) for _ in range(3)) < 8 * 2.5 * short
 
 
 @pytest.mark.parametrize("what", ["Listener$QueryProgressEvent", "SQLExecutionStart"])

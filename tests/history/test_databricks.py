@@ -97,7 +97,7 @@ def test_what_gzip_unpacks_to_much_comes_in_pieces() -> None:
     assert sum(sizes) == 50 * PIECE_BYTES
     assert decoder.whole
     first = next(iter(Gzip()._unpack(packed)))
-    assert len(first) == PIECE_BYTES, "and no more is held at once"
+    assert 0 < len(first) <= PIECE_BYTES, "and no more is held at once"
 
 
 @pytest.mark.parametrize("damaged", [b"\0" * 40, b"no gzip"])
