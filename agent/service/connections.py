@@ -30,6 +30,9 @@ KEPT_DESCRIPTORS: Final = 256
 #: Connections taken in one round; three rounds pass until those that make room are closed.
 ACCEPTED_AT_ONCE: Final = KEPT_DESCRIPTORS // 4
 TLS_HANDSHAKE_SECONDS: Final = 10.0
+#: Read of TLS at once: the longest record. Since 3.11 Python keeps a buffer of that size for each
+#: connection, idle or not, and its own is of 256 KiB.
+TLS_READ_BYTES: Final = 16 * 1024
 
 
 def most_connections(wanted: int) -> int:

@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 import time
+from asyncio import sslproto
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -24,6 +25,7 @@ from agent.service.config import ConfigError, address_path, is_loopback, load
 from agent.service.connections import (
     ACCEPTED_AT_ONCE,
     TLS_HANDSHAKE_SECONDS,
+    TLS_READ_BYTES,
     Connections,
     most_connections,
 )
@@ -152,6 +154,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
         if self.config.ssl is not None:
+            sslproto.SSLProtocol.max_size = TLS_READ_BYTES  # type: ignore[attr-defined]
             # Who never shakes hands is no connection yet that could make room.
             loop.create_server = partial(  # type: ignore[method-assign]
                 loop.create_server, ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
+import ssl
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -13,8 +15,10 @@ import httpx
 import psutil
 import pytest
 
+from agent.service import connections
 from tests.service import wire
 from tests.service.agents import AgentProcess
+from tests.service.test_process import make_certificate
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -102,6 +106,31 @@ def told_again_where_cut(agent: AgentProcess, number: int) -> bool:
         return agent.post(request).is_success
     except httpx.TransportError:
         return agent.post(request).is_success
+
+
+def test_a_connection_over_tls_takes_no_more_memory_than_its_records(
+    tmp_path: Path, held: contextlib.ExitStack
+) -> None:
+    """As each driver keeps one. Python's own buffers would take 256 KiB each."""
+    assert connections.TLS_READ_BYTES == 2**14  # RFC 8446, 5.1: a record's most
+    certificate, key = make_certificate(tmp_path, "localhost")
+    context = ssl.create_default_context(cafile=str(certificate))
+    tls = ("--tls-cert-file", str(certificate), "--tls-key-file", str(key))
+    with AgentProcess(tmp_path, *tls, verify=context) as agent:
+        taken = psutil.Process(agent.process.pid).memory_info
+
+        def idle(count: int) -> int:
+            for _ in range(count):
+                client = context.wrap_socket(connect(agent, held), server_hostname="localhost")
+                held.enter_context(client).sendall(HEADERS + b"\r\n")
+                assert b" 200 " in client.recv(100)
+            return taken().rss
+
+        before = idle(50)  # what is taken once is taken
+        each = (idle(300) - before) / 300
+        assert each < 128 * 1024
+        body = json.dumps(wire.request([wire.progress(1)])).encode()
+        assert agent.post(body + b" " * 2**20).is_success  # of many reads
 
 
 @pytest.mark.parametrize("what", UNFINISHED)
