@@ -324,3 +324,16 @@ def test_an_end_that_comes_first_in_a_piece_was_after_the_piece_before() -> None
         judged([[made.terminated(), made.started("r-2"), made.progress(9, run="r-2")]])
     )
     assert [(one["event"], one["time"][:10]) for one in alone] == [("progress", "2026-11-21")]
+
+
+@pytest.mark.parametrize("number", [10**400, 253_402_300_800_000])
+def test_an_executor_and_an_end_at_no_time_cost_no_more_than_themselves(number: int) -> None:
+    def at_no_time(line: bytes) -> bytes:
+        told = json.loads(line) | {"Timestamp": number}
+        return made.line(told.pop("Event"), **told)
+
+    lines = [*made.opening(), made.executor("1", 4, made.BASE), made.started()]
+    lines += [*map(made.progress, range(8)), made.terminated()]
+    odd = [*lines[:5], at_no_time(made.executor("2", 4, made.BASE)), *lines[5:]]
+    odd.append(at_no_time(made.closing()))
+    assert judgements(judged([odd])) == judgements(judged([[*lines, made.closing()]]))
