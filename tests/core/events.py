@@ -17,6 +17,7 @@ class Driver:
 
     application_id: str = "local-1"
     application: str = "shop"
+    spark_version: str = "4.2.0"
     instance: str = "listener-1"
     query_id: str = "q-1"
     run_id: str = "r-1"
@@ -37,7 +38,7 @@ class Driver:
                 "application": {
                     "id": self.application_id,
                     "name": self.application,
-                    "spark_version": "4.2.0",
+                    "spark_version": self.spark_version,
                 },
                 "listener": {"instance": self.instance},
                 "events": list(events),

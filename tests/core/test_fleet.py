@@ -1312,6 +1312,34 @@ def test_a_failed_run_is_counted_and_its_batch_known_as_replayed() -> None:
     assert view.checkpoint.failures_consecutive == 0
 
 
+@pytest.mark.parametrize(("version", "seconds", "stopped"), [
+    ("3.5.9", 2.0, True), ("4.2.0", 2.0, False), ("3.5.9", 70.0, False),
+])  # fmt: skip
+def test_a_stop_that_spark_3_tells_as_a_failure_is_a_stop_unless_the_batch_was_timed_out(
+    version: str, seconds: float, *, stopped: bool
+) -> None:
+    world = World(Policy(default=QueryPolicy(deadline_seconds=60.0)))
+    world.driver.spark_version = version
+    world.batches(3)
+    world.driver.time += seconds
+    world.send(world.driver.heartbeat(3, seconds))
+    world.send(
+        world.driver.terminated(
+            "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
+            "Traceback (most recent call last):\n"
+            '  File "/app/job.py", line 9, in write\n    frame.write.save("/out")\n'
+            "py4j.protocol.Py4JJavaError: An error occurred while calling o44.save.\n"
+            ": org.apache.spark.SparkException: Job 7 cancelled part of cancelled job group r-1\n"
+        )
+    )
+    view = world.view()
+    assert view.stopped is stopped
+    assert (view.failure is None) is stopped
+    assert view.totals.failures == ({} if stopped else {"unknown": 1})
+    # The batch is open all the same, and comes first in the next run.
+    assert world.fleet._roster[KEY].watched.spiral.open_batch_id == 3
+
+
 def test_judgements_are_the_contracts_lines() -> None:
     world = World()
     (receipt,) = world.batches(1)

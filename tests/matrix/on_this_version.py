@@ -190,6 +190,53 @@ def test_everything_once(
     result["detached"] = True
 
 
+def asleep(rows: Iterator[Any]) -> None:
+    """A task that ends with its query."""
+    for _ in rows:
+        time.sleep(60.0)
+
+
+def test_a_stop_in_a_function_of_python_is_no_failure(
+    agent: AgentProcess,
+    spark: Any,
+    attached: Callable[..., Any],
+    folder: Callable[..., Folder],
+    start: Callable[..., Any],
+) -> None:
+    """Spark 3.5 tells an exception (SPARK-48717), surely where a thread beside waits for a job.
+
+    What the stop interrupts is another one, so that the job's end alone is seen.
+    """
+    from pyspark import InheritableThread
+
+    began, failed = threading.Event(), []
+
+    def write(frame: Any) -> None:
+        try:
+            frame.rdd.foreachPartition(asleep)
+        except Exception as error:
+            failed.append(error)
+
+    def batch(frame: Any, _: int) -> None:
+        beside = InheritableThread(target=write, args=(frame,))
+        beside.start()
+        began.set()
+        beside.join()
+        for error in failed:
+            raise error
+
+    attached(agent.address)
+    query = start(folder(files=1).read(spark), batch=batch, name="stopped")
+    assert began.wait(60.0)
+    tasks = spark.sparkContext.statusTracker()
+    until(tasks.getActiveJobsIds, "the batch's job")
+    query.stop()
+    until(lambda: view(agent, "stopped").get("state") == "terminated", "the word of its end")
+    seen = view(agent, "stopped")
+    assert failed, "the job was cancelled"
+    assert (seen["stopped"], seen["failure"]) == (True, None), str(query.exception())
+
+
 def died_of_its_metrics(query: Any) -> bool:
     """Whether it ended by the null that Spark 4.1.1 trips over after a replayed batch."""
     return not query.isActive and "Option.get()" in str(query.exception())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.core.judge import spiral
 from agent.core.judge.failure import cause as failure
+from agent.core.judge.failure import stop
 from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
 from agent.core.judge.lateness import OBEYED_BATCHES
 from agent.core.judge.spiral import Batch, Limited, Surroundings
@@ -246,8 +247,8 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         known, batch_id = query.batch.id, query.running.open_batch_id
         if batch_id is None and known is not None:  # what is open comes first, wherever it stands
             batch_id = known + 1
-    failed = event.exception is not None
     late = _is_late(query, age, policy, ran=began)
+    failed = event.exception is not None and (late or not _stop(query, event.exception))
     lost = began or late
     if failed:
         view = failure.cause_of(
@@ -268,6 +269,13 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
     if lost:
         query.running.open_batch_id = batch_id
         _attempt_ended(query, batch_id, age, late=late, told=failed)
+
+
+def _stop(query: Query, exception: str) -> bool:
+    """Whether it was stopped all the same; one that was timed out is not asked."""
+    return stop.told_as_failure(
+        exception, run_id=query.run.run_id, spark_version=query.run.spark_version
+    )
 
 
 def _attempt_ended(
