@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +78,7 @@ class Run:
     watermarks: Watermarks | None = None  # as its plan says
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
+    silent_since: float = 0.0  # monotonic; when the first of them did
     plan_untold_since: float | None = None  # monotonic; its last batch ended then
     told: int | None = None  # the number of the first word of what is configured
     began: tuple[float, float] = (0.0, 0.0)  # the running batch: by Spark's clock, monotonic
@@ -116,6 +117,7 @@ class Observer:
         self._complaints = complaints
         self._on_lost = on_lost
         self._runs: dict[str, Run] = {}  # by run id
+        self._ends_told: set[str] = set()  # runs of whose end Spark has not told; few are ever lost
         self._sender: Sender | None = None
         self._stopping = threading.Event()
         self._asked: deque[tuple[Callable[[], object], threading.Event]] = deque()
@@ -407,6 +409,9 @@ class Observer:
             run = self._runs.get(item.run_id)
             if run is None and item.session is not None and item.session not in self._sessions:
                 return  # told when it was detached
+            if run is None and item.run_id in self._ends_told:  # late, and not lost
+                self._ends_told.discard(item.run_id)
+                return
             self._outbox.put(
                 "terminated",
                 moment,
@@ -586,6 +591,16 @@ class Observer:
             return
         body = {"id": query.id, "runId": query.run_id, "name": query.name or "", "left": True}
         self._outbox.put("idle", format_time(time.time()), _json(body))
+
+    def _tell_lost_end(self, run: Run) -> None:
+        """How it ended, as of when that was seen: later its batch would look as if it had hung."""
+        end = self._end(run)
+        if end is None:
+            self._forget(run.query.run_id)
+            return
+        seen = end.epoch_seconds - (time.monotonic() - run.silent_since)
+        self._take(replace(end, epoch_seconds=seen))
+        self._ends_told.add(run.query.run_id)
 
     def _end(self, run: Run) -> Captured | None:
         """As its event would tell it; None where it runs, or nobody can say."""
@@ -826,10 +841,11 @@ class Observer:
         for run in list(self._runs.values()):
             try:
                 if not run.query.active():
-                    # Its end comes as an event of its own; should that be lost, it is forgotten.
+                    # Its end comes as an event of its own, unless Spark's listener bus loses it.
+                    run.silent_since = run.silent_since or time.monotonic()
                     run.silent_beats += 1
                     if run.silent_beats > _FORGOTTEN_AFTER_BEATS:
-                        self._forget(run.query.run_id)
+                        self._tell_lost_end(run)
                     continue
                 queries.append(self._pulse(run))
             except Exception as error:

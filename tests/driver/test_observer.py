@@ -33,7 +33,7 @@ from spark_listener.redact import LONGEST_TEXT
 from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sender import Link
 from spark_listener.sources import KAFKA
-from spark_listener.wire import SILENT_SECONDS
+from spark_listener.wire import SILENT_SECONDS, parse_time
 from tests.driver.test_actuator import (
     EVERYTHING,
     LEFT,
@@ -917,6 +917,44 @@ def test_a_query_that_had_ended_when_its_session_was_detached_is_told_as_ended(
         "errorClassOnException": "STREAM_FAILED" if failed else None,
     }
     assert observer._runs == {}
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_an_end_that_the_listener_bus_lost_is_told_as_of_when_it_was_seen(
+    monkeypatch: pytest.MonkeyPatch, *, failed: bool
+) -> None:
+    """The driver lives: its silence of this query would page as a driver that is gone."""
+    failure = Failure(defined=failed)
+    query = Query.__new__(Query)
+    query.execution, query.id, query.run_id, query.name = failure, "q", "r", "enrich"
+    monkeypatch.setattr(Query, "active", lambda _: False)
+    watched = Watched(query)  # type: ignore[arg-type]
+    observer, session = watched.observer, Session(control=True)
+    watched.run.session = session  # type: ignore[assignment]
+    observer._sessions.add(session)  # type: ignore[arg-type]
+    observer._gateway = failure
+    moments: list[str] = []
+    put = observer._outbox.put
+
+    def noted(kind: str, moment: str, *rest: Any, **more: Any) -> int:
+        moments.extend([moment] if kind == "terminated" else [])
+        return put(kind, moment, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(observer._outbox, "put", noted)
+    for _ in range(12):
+        observer._heartbeat()
+    assert moments == [], "Spark's own word may still come"
+    watched.run.silent_since -= 60.0
+    observer._heartbeat()
+    late = Captured("terminated", time.time(), run_id="r", session=session)  # type: ignore[arg-type]
+    observer._take(late)
+    ((_, body),) = [(kind, body) for kind, body in watched.told if kind == "terminated"]
+    assert (body["runId"], body["name"]) == ("r", "enrich")
+    assert (body["exception"] is not None) is failed
+    assert body["errorClassOnException"] == ("STREAM_FAILED" if failed else None)
+    assert 59.0 < time.time() - parse_time(moments[0]) < 90.0
+    assert observer._runs == {}
+    assert observer._ends_told == set()
 
 
 def test_a_query_of_which_nobody_can_say_whether_it_ended_is_told_as_let_be(
