@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.checkpoint.folder import local_path, same_place
-from agent.checkpoint.sink import keeps_nothing
+from agent.checkpoint.sink import keeps_nothing, knows_batch_ids
 from agent.core.judgement import Finding, Severity
 from agent.core.names import OF_ONE_RUN
 
@@ -125,6 +125,17 @@ def _sources(facts: QueryFacts) -> list[Finding]:
 
 
 def _sink(facts: QueryFacts) -> list[Finding]:
+    if keeps_nothing(facts.sink):
+        return [
+            _finding(
+                "sink_not_durable",
+                "warning",
+                f"the sink keeps nothing beyond the query's run ({facts.sink[:60]})",
+                "use a sink that lasts, such as files or a table",
+            )
+        ]
+    if knows_batch_ids(facts.sink):
+        return []  # Iceberg's is its table's name, which may be any
     sink = _CLASS_ENDS.split(facts.sink, maxsplit=1)[0]  # a path or table may have any name
     if _FOREACH_BATCH.search(sink):
         return [
@@ -155,15 +166,6 @@ def _sink(facts: QueryFacts) -> list[Finding]:
                 "Spark's Kafka sink is at-least-once: it writes rows of a retried task or batch"
                 " again",
                 "give rows a key and let readers keep the first or the last of each",
-            )
-        ]
-    if keeps_nothing(facts.sink):
-        return [
-            _finding(
-                "sink_not_durable",
-                "warning",
-                f"the sink keeps nothing beyond the query's run ({facts.sink[:60]})",
-                "use a sink that lasts, such as files or a table",
             )
         ]
     return []

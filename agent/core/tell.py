@@ -402,6 +402,7 @@ def _costs(query: Query) -> Costs:
             for o in query.operators
         ],
         sink=query.run.sink,
+        trigger=query.run.trigger,
         conf=query.run.conf,
         limited=query.batch.limited,
         asynchronous=query.watched.monitor.asynchronous,

@@ -76,6 +76,9 @@ def test_a_batch_id_alone_is_no_name_of_a_batch():
         "DeltaSink[/lake/memory/orders]",
         "FileSink[hdfs://nn/kafka/noop]",
         "org.apache.iceberg.spark.source.SparkTable prod.foreachbatch.orders",
+        "lake.kafka_orders",
+        "lake.foreachbatch.orders",
+        "s3://lake/kafka/orders",
     ],
 )
 def test_where_a_sink_writes_is_not_what_it_is(sink):

@@ -256,6 +256,34 @@ def test_progress_tracked_behind_the_batches_has_no_checkpoint_time_and_may_go_b
             ["asyncProgressTrackingEnabled", "keeps no state"],
         ),
         ({"phases": {"walCommit": 1.8}, "sink": "KafkaTable", "asynchronous": True}, []),
+        (
+            {
+                "phases": {"walCommit": 1.8},
+                "sink": "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@5f8edcc5",
+                "trigger": "ProcessingTimeTrigger(0)",
+            },
+            ["asyncProgressTrackingEnabled", "keeps no state"],
+        ),
+        (
+            {"phases": {"walCommit": 1.8}, "sink": "KafkaTable", "trigger": "AvailableNowTrigger"},
+            ["faster storage", "is not for this query, which is one that ends by itself"],
+        ),
+        (
+            {"phases": {"walCommit": 1.8}, "sink": "KafkaTable", "trigger": "OneTimeTrigger"},
+            ["faster storage", "is not for this query, which is one that ends by itself"],
+        ),
+        (
+            {"phases": {"walCommit": 1.8}, "sink": "DeltaSink[s3://lake/bronze/kafka_orders]"},
+            ["faster storage", "is not for this query, which is not writing to Kafka"],
+        ),
+        (
+            {"phases": {"walCommit": 1.8}, "sink": "lake.kafka_orders"},
+            ["faster storage", "is not for this query, which is not writing to Kafka"],
+        ),
+        (
+            {"phases": {"walCommit": 1.8}, "sink": "KafkaTable"},
+            ["Not if its trigger is AvailableNow or Once"],
+        ),
         ({"phases": {"walCommit": 0.1}, "sink": "KafkaTable"}, []),
         ({"batch_seconds": None, "phases": {"walCommit": 9.0}}, []),
         (
@@ -292,6 +320,17 @@ def test_advice_comes_from_the_query_s_own_figures(more: dict[str, Any], said: l
     assert bool(found) == bool(said)
     for part in said:
         assert part in found[0]
+
+
+def test_progress_behind_the_batches_is_not_advised_to_a_run_that_ends_by_itself() -> None:
+    """Spark would refuse it as the query starts."""
+    world = World(DEADLINE)
+    world.driver.trigger = "AvailableNowTrigger"
+    world.send(world.driver.started(sink="KafkaTable"))
+    phases = {"walCommit": 0.5, "addBatch": 1.0, "commitOffsets": 0.5}
+    world.send(world.driver.progress(9, 2.0, phases=phases, sink={"description": "KafkaTable"}))
+    (said,) = world.view().advice
+    assert "is not for this query, which is one that ends by itself" in said
 
 
 @pytest.mark.parametrize(

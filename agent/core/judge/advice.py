@@ -11,6 +11,7 @@ A new one is a function of what the last batch cost, and its row in ``ADVICE``;
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -29,6 +30,10 @@ LOG_PHASES: Final = ("walCommit", "commitOffsets")
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 #: Tasks for each that can run at once: the upper end of what Spark's tuning guide recommends.
 TASKS_PER_SLOT: Final = 3
+#: Of Kafka's sink, as progress describes it: by its class, and an object's address.
+_KAFKA_TABLE: Final = re.compile(r"([\w.]+\$)?KafkaTable(@[0-9a-f]+)?")
+#: With these Spark refuses asynchronous progress tracking as the query starts.
+_ENDS_BY_ITSELF: Final = ("AvailableNow", "OneTime")
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -65,6 +70,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     stuck_batch_id: int | None = None  # a batch that was timed out and comes again
     lost_batch_id: int | None = None  # one that was lost again and again, and never for its age
     kept: tuple[Kept, ...] = ()  # sources held at what their job configured
+    trigger: str = ""  # empty: nobody told it
 
 
 class Advice(NamedTuple):
@@ -121,8 +127,12 @@ def _of_logs(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
         f"writing the offset and commit logs took {sum(known):.3g} s of a batch of "
         f"{costs.batch_seconds:.3g} s"
     )
-    if costs.operators or "kafka" not in costs.sink.lower():
-        what = "stateful" if costs.operators else "not writing to Kafka"
+    what = "stateful" if costs.operators else ""
+    if not _KAFKA_TABLE.fullmatch(costs.sink):
+        what = what or "not writing to Kafka"
+    if any(name in costs.trigger for name in _ENDS_BY_ITSELF):
+        what = what or "one that ends by itself (AvailableNow, Once)"
+    if what:
         yield (
             f"{said}: put the checkpoint on faster storage, or take larger batches; asynchronous "
             f"progress tracking is not for this query, which is {what}"
@@ -132,6 +142,7 @@ def _of_logs(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
             f"{said}: asynchronous progress tracking (the option asyncProgressTrackingEnabled) "
             "takes them out of the batch, for this query keeps no state and writes to Kafka; after "
             "a failure rows may be written twice"
+            + ("" if costs.trigger else ". Not if its trigger is AvailableNow or Once")
         )
 
 
@@ -220,8 +231,9 @@ ADVICE: Final = (
             (
                 "writing the two logs takes the time",
                 (
-                    "asynchronous progress tracking, where no state is kept and the sink is "
-                    "Kafka; else faster storage or larger batches"
+                    "asynchronous progress tracking, where no state is kept, the sink is Kafka "
+                    "and the trigger neither AvailableNow nor Once; else faster storage or "
+                    "larger batches"
                 ),
             ),
         ),
