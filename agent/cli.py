@@ -572,7 +572,7 @@ def _rescue(
         typer.Option(
             "--accept-duplicates",
             help="Go on although the sink may hold part of the batch: those rows come twice, or,"
-            " where the sink passes over batch ids it has (Delta, Iceberg, Hudi, txnVersion), new"
+            " where the sink passes over batch ids it has (such as Delta, Iceberg, Hudi), new"
             " ones are lost."
             " Refused where a file sink's log has the batch.",
         ),

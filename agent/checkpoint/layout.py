@@ -31,6 +31,7 @@ StoreKind = Literal["HDFS", "RocksDB", "RocksDB + changelog", "none"]
 MANIFEST: Final = "weir-savepoint.json"
 _NUMBER = re.compile(r"\d{1,18}\Z")
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
+_SINK_LOG = re.compile(r"sinks/[^/]+/(\d{1,18})(?:\.compact)?")
 _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|changelog|zip)\Z")
 _SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
 #: Schemas of state, of all partitions: in 4.0 and later some stand beside the partitions.
@@ -120,6 +121,16 @@ class Layout(msgspec.Struct):
     newest: float = 0.0  # epoch seconds of the last change
     count: int = 0
     bytes: int = 0
+
+    @property
+    def noted_by_sink(self) -> tuple[str, int] | None:
+        """The newest batch that its sink has noted here, as Elasticsearch's does, and where."""
+        found = [
+            (int(log[1]), file.path)
+            for file in self.others
+            if (log := _SINK_LOG.fullmatch(file.path)) is not None
+        ]
+        return max(found)[::-1] if found else None
 
     @property
     def latest_offset(self) -> int:

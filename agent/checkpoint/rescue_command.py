@@ -182,20 +182,23 @@ def _sink(
     """What the sink may hold; None where nothing shows that a batch ran, and no sink can be asked.
 
     Its offsets may have been removed, and a query without state leaves no other trace: the log of a
-    file sink that is known is asked all the same. One that the user names is asked, or it is said
-    why not.
+    file sink that is known is asked all the same, and one that lies in the checkpoint. One that the
+    user names is asked, or it is said why not.
     """
     kind, path = options.sink, options.sink_path
     if kind == "unknown" and path is None and watched is not None:
         kind, path = recognise(watched.sink)
-    base = checkpoint.layout.latest_finished
+    base, noted = checkpoint.layout.latest_finished, checkpoint.layout.noted_by_sink
     if begun is None:
         there = None if path is None else local_path(path)
-        if options.sink_path is None and (there is None or not there.is_dir()):
+        asked = options.sink_path is not None or (there is not None and there.is_dir())
+        if not asked and (noted is None or noted[1] <= base):
             return None
         begun = base + 1
     described = "" if watched is None else watched.sink
-    return judge_sink(kind, path, base_batch=base, open_batch=begun, description=described)
+    return judge_sink(
+        kind, path, base_batch=base, open_batch=begun, description=described, noted=noted
+    )
 
 
 def _watched(

@@ -40,10 +40,13 @@ _KEEPS_NOTHING = re.compile(
     r"\$?(@[0-9a-f]+)?"
 )
 _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z")
-#: Sinks that pass over the batch ids they have, whatever their operation: Delta, Hudi, and Iceberg,
-#: whose table describes itself by its name or place alone, where others tell a class.
+#: Sinks that pass over the batch ids they have, whatever their operation: Delta, Hudi, LakeSoul,
+#: Elasticsearch's and OpenSearch's, told by class and address; and Iceberg, whose table describes
+#: itself by its name or place alone.
 _BY_BATCH_ID = re.compile(
-    r"(DeltaSink|HoodieStreamingSink)\[.*\]|[^\s@$=()\[\]{}]+[./][^\s@$=()\[\]{}]+"
+    r"(DeltaSink|HoodieStreamingSink|LakeSoulSink)\[.*\]"
+    r"|org\.(elasticsearch|opensearch)\.[\w.]+SparkSqlStreamingSink(@[0-9a-f]+)?"
+    r"|[^\s@$=()\[\]{}]+[./][^\s@$=()\[\]{}]+"
 )
 
 
@@ -112,11 +115,22 @@ def judge_sink(
     base_batch: int,
     open_batch: int,
     description: str = "",
+    noted: tuple[str, int] | None = None,
 ) -> SinkVerdict:
     """Whether the sink may hold part of the open batch. Raises CheckpointError on wrong input.
 
-    ``description``: what progress told of it, where an agent has heard of the query.
+    ``description``: what progress told of it, where an agent has heard of the query. ``noted``: the
+    newest batch that it says in the checkpoint to have, and where.
     """
+    if noted is not None and noted[1] >= open_batch:
+        return SinkVerdict(
+            kind=kind,
+            safe=False,
+            detail=f"{noted[0]}: the sink has batch {noted[1]}; planned anew, all of batch"
+            f" {open_batch} would be dropped there, and the rows that are new in it lost",
+            passes_over=True,
+            newest_batch=noted[1],
+        )
     if sink_path is not None:
         if kind not in ("file", "unknown"):
             raise CheckpointError(

@@ -7,13 +7,16 @@ from agent.checkpoint.rescue import BY_BATCH_ID
 from agent.checkpoint.sink import knows_batch_ids
 from agent.checkpoint.watched import Watched
 from agent.client import ClientSettings
-from tests.checkpoint.build import checkpoint, tree
+from tests.checkpoint.build import OLD, checkpoint, file_entry, tree, write
 from tests.checkpoint.kills import rescue_quietly
 
 AGENT = ClientSettings(url="http://127.0.0.1:9")
 BY_ID = (
     "DeltaSink[s3://lake/orders]",
     "HoodieStreamingSink[/lake/orders]",
+    "LakeSoulSink[file:/lake/orders]",
+    "org.elasticsearch.spark.sql.streaming.EsSparkSqlStreamingSink@1a2b3c4d",
+    "org.opensearch.spark.sql.streaming.OpenSearchSparkSqlStreamingSink",  # as a start tells it
     "lake.sales.orders",  # Iceberg's table, by its name
     "s3://lake/sales/orders",  # and by its place
 )
@@ -38,7 +41,7 @@ def watched(monkeypatch, sink):
     monkeypatch.setattr(rescue_command, "ask", lambda *_: [one])
 
 
-@pytest.mark.parametrize("name", ["Delta", "Iceberg", "Hudi"])
+@pytest.mark.parametrize("name", ["Delta", "Iceberg", "Hudi", "Elasticsearch", "OpenSearch"])
 def test_every_table_format_that_passes_over_batch_ids_is_named_with_where_to_look(tmp_path, name):
     """Hudi's default operation is upsert by key, and it keeps ids all the same."""
     _, report = rescue_quietly(checkpoint(tmp_path))
@@ -76,3 +79,21 @@ def test_no_word_on_a_sink_makes_one_safe_that_keeps_batch_ids(
 def test_what_the_user_says_of_another_sink_counts(tmp_path, monkeypatch, described):
     watched(monkeypatch, described)
     assert rescue_quietly(checkpoint(tmp_path), agent=AGENT, sink="upsert")[0] == 0
+
+
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize(("name", "holds"), [("3", True), ("9.compact", True), ("2", False)])
+def test_what_a_sink_notes_in_the_checkpoint_is_believed(tmp_path, name, holds, opened):
+    """Elasticsearch's and OpenSearch's pass over every batch up to the newest that they note."""
+    root = checkpoint(tmp_path, opened=opened, state="none")
+    if not opened:  # somebody removed its offsets: what a source noted for it is left
+        write(root, "sources/0/3", file_entry(3), age=OLD + 30)
+    write(root, f"sinks/elasticsearch/{name}", "v1")
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, sink="upsert", accept_duplicates=True)
+    assert code == int(holds)
+    if holds:
+        assert tree(root) == before
+        [refusal] = report["plan"]["refusals"]
+        assert refusal["check"] == "sink_may_hold_batch"
+        assert f"sinks/elasticsearch/{name}" in refusal["evidence"]
