@@ -12,7 +12,7 @@ import pytest
 
 from agent import cli
 from agent.checkpoint.folder import CheckpointError, LocalFolder
-from agent.checkpoint.layout import parse_offset_log
+from agent.checkpoint.layout import parse_offset_log, source_kind
 from agent.checkpoint.savepoint import take_savepoint
 from tests.checkpoint.build import OLD, checkpoint, file_entry, offsets, tree, write
 
@@ -586,3 +586,9 @@ def test_names_from_outside_cannot_drive_the_terminal(weir, tmp_path):
     assert code == 0
     assert "\x1b" not in out
     assert "evil[red]" in out
+
+
+def test_offsets_of_a_log_service_are_not_taken_for_kafka_s():
+    """Alibaba's LogHub: project, store and shard, each with a time."""
+    assert source_kind({"project#store": {"0": 1409569200}}) == "other"
+    assert source_kind({"store": {"0": 1409569200}}) == "kafka"

@@ -106,6 +106,33 @@ def test_what_is_committed_is_what_the_last_batch_told_through_an_agent_s_restar
     assert one.committed() == {}
 
 
+@pytest.mark.parametrize(
+    ("description", "source_class", "held"),
+    [
+        ("KafkaV2[Subscribe[t]]", "", True),
+        ("KafkaSource[SubscribePattern[t.*]]", "", True),
+        ("MyOwn", "org.apache.spark.sql.kafka010.KafkaMicroBatchStream", True),
+        ("", "", True),  # nobody told
+        ("org.apache.spark.sql.eventhubs.EventHubsSource@1a2b", "", False),
+        ("EventHubs", "org.apache.spark.sql.eventhubs.EventHubsSource", False),
+    ],
+)
+def test_another_source_whose_offsets_look_like_kafka_s_is_no_concern_of_brokers(
+    description: str, source_class: str, *, held: bool
+) -> None:
+    """Event Hubs counts by name and partition, too, and brokers may have a topic of that name."""
+    one, driver = fleet(), Driver()
+    source = {**reading(t={"0": 7}), "description": description}
+    limit: dict[str, Any] = {"source": 0, "unit": "rows", "limit": None, "configured": None}
+    limit["source_class"] = source_class
+    send(one, driver, driver.progress(9, 1.0, sources=[source], limits=[limit]))
+    assert bool(one.readings()) is held
+    assert one.committed() == ({KEY: {("t", "0"): 7}} if held else {})
+    plan = {**limit, "control": "live", "admitted": 3, "backlog": 0, "offsets": {"t": {"0": 10}}}
+    send(one, driver, driver.heartbeat(1, 0.5, limits=[plan]))
+    assert bool(one.readings()) is held
+
+
 def test_of_two_sources_of_one_partition_the_one_behind_counts() -> None:
     one, driver = fleet(), Driver()
     both = [reading(t={"0": 7, "1": 3}), reading(t={"0": 5}), reading(u={"0": -1})]

@@ -14,6 +14,8 @@ import msgspec
 #: No topic comes near it; a sum of offsets stays within what can be saved.
 MOST_OFFSET = 2**53
 Offsets = dict[tuple[str, str], int]
+#: What Kafka lets a topic be called; ``project#store`` is Alibaba's LogHub, which counts seconds.
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 #: How Spark describes a source with the option ``assign``: ``KafkaV2[Assign[orders-0, orders-1]]``.
 _ASSIGNED: Final = re.compile(r"\w+\[Assign\[")
 
@@ -59,6 +61,8 @@ def parse_offsets(value: object) -> Offsets | None:
     offsets: Offsets = {}
     for topic, partitions in value.items():
         if not isinstance(partitions, dict) or not partitions:
+            return None
+        if not (isinstance(topic, str) and _TOPIC.fullmatch(topic)):
             return None
         for partition, offset in partitions.items():
             if isinstance(offset, bool) or not isinstance(offset, int):

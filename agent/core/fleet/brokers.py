@@ -42,10 +42,12 @@ class BrokersWord:
         """A batch ended: where each source was read to."""
         if not self._keeps_offsets:
             return
+        # Another's may look alike, as those of Event Hubs do, of a topic that brokers have as well.
+        others = {one.index for one in query.sources if one.description and not one.of_kafka}
         read = {
             index: source.offsets
             for index, source in enumerate(progress.sources)
-            if source.offsets is not None
+            if source.offsets is not None and index not in others
         }
         if read:
             assigned = [i for i in read if is_assigned(progress.sources[i].description)]

@@ -76,7 +76,6 @@ OBEYED_BATCHES: Final = 2
 #: How late rows come by themselves counts for so long, and at most twice: a feed that is late each
 #: hour is known for it, and one straggler is forgotten.
 LATE_KEPT_SECONDS: Final = 3600.0
-_OF_KAFKA: Final = re.compile(r"Kafka\w*\[")
 #: How Spark's files and Delta describe themselves; Iceberg's source by its class.
 _IN_ORDER: Final = re.compile(r"(FileStream|Delta)Source\[")
 #: As Spark names it in a query's progress.
@@ -296,7 +295,7 @@ class Lateness(msgspec.Struct):
         for source, part in zip(sources, batch.sources, strict=False):
             if part.offsets is None:
                 source.lanes = None
-                if _of_kafka(source):
+                if source.of_kafka:
                     apart = math.inf
                 continue
             if source.lanes is None:
@@ -375,7 +374,7 @@ class Lateness(msgspec.Struct):
         for source in sources:
             lanes = source.lanes
             if lanes is None:
-                if _of_kafka(source):
+                if source.of_kafka:
                     return True  # nobody has followed it yet
                 continue
             since = lanes.since_time
@@ -461,15 +460,10 @@ def _several(sources: Sequence[Source]) -> bool:
     return any(one.lanes is not None and one.lanes.several for one in sources)
 
 
-def _of_kafka(source: Source) -> bool:
-    name = source.source_class
-    return known(name).kafka_offsets or _OF_KAFKA.match(source.description) is not None
-
-
 def _unordered(source: Source) -> bool:
     """Whether it is cut, and nobody knows that it reads what came first before what came later."""
     followed = source.lanes is not None and bool(source.lanes.places)
-    if not source.controllable or followed or _of_kafka(source):
+    if not source.controllable or followed or source.of_kafka:
         return False
     return not _in_order(source)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from agent.core.measure.decaying import LATELY_SECONDS, SteppingRate
 from agent.core.measure.lanes import Lanes
-from spark_listener.sources import reads_all
+from spark_listener.sources import known, reads_all
 
 if TYPE_CHECKING:
     from agent.core.decode.events import SourceLimit, SourceProgress
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 RATIO_GAIN: Final = 0.3
 #: The class of a source of which only a log tells: whether a limit held, nobody knows.
 UNTOLD: Final = "untold"
+_OF_KAFKA: Final = re.compile(r"Kafka\w*(\[|\Z)")
 
 
 class Source(msgspec.Struct):
@@ -72,6 +74,12 @@ class Source(msgspec.Struct):
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
         known = self.pressing_rows_per_second is not None and time <= self.pressing_until_time
         return self.pressing_rows_per_second or 0.0 if known else 0.0
+
+    @property
+    def of_kafka(self) -> bool:
+        """Whether it is Spark's for Kafka, by its class or as it describes itself."""
+        by_class = known(self.source_class).kafka_offsets
+        return by_class or _OF_KAFKA.match(self.description) is not None
 
     @property
     def controllable(self) -> bool:
