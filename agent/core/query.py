@@ -460,12 +460,17 @@ class Query(msgspec.Struct):
         return [source for source in self.controlled() if source.ratio is not None]
 
     def limit_rows(self) -> float | None:
-        """Rows of a batch in which every steered source takes its limit; None: not limited."""
+        """Rows of a batch in which every source takes its limit; None: not limited, or not known.
+
+        One that gives a batch nothing, and of which no more is known, does not count.
+        """
         rows = 0.0
-        for source in self.steered():
-            if source.current is None:
+        for source in self.controlled():
+            if source.ratio is None and source.backlog == 0:
+                continue
+            if source.current is None or source.ratio is None:
                 return None
-            rows += source.current * (source.ratio or 1.0)
+            rows += source.current * source.ratio
         return rows or None
 
     def backlog_rows(self) -> float | None:
@@ -504,6 +509,18 @@ class Query(msgspec.Struct):
         known = [rate for s in self.sources if (rate := s.arrival_rows) is not None]
         return sum(known) if known else None
 
+    def incoming_rows(self) -> float | None:
+        """As ``arrival_rows``, and as the last batch read of sources that nobody counts.
+
+        These come beside what is limited, however much is.
+        """
+        arriving, seconds = self.arrival_rows(), self.batch.seconds
+        if arriving is None or not seconds:
+            return arriving
+        cycle = max(seconds, self.run.trigger_seconds)
+        free = [s for s in self.sources if s.arrival_rows is None and s not in self.steered()]
+        return arriving + sum([source.rows or 0 for source in free]) / cycle
+
     def untold(self) -> bool:
         """Whether a log has rows of a source in this run, and never what waits there.
 
@@ -527,12 +544,13 @@ class Query(msgspec.Struct):
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
         return sum([source.pressing_at(time) for source in self.sources])
 
-    def took_offsets(self) -> bool:
-        """Whether the last batch took offsets of a source: they need not hold rows.
+    def went_on(self) -> bool:
+        """Whether the last batch took of a source what need not hold rows, or none that Spark told.
 
-        Files that are taken and hold none are passed over, and that is told.
+        Offsets of deleted rows, empty files; files joined with a cached table, of which Spark 3.5
+        tells no row (SPARK-24050).
         """
-        return any(source.admitted for source in self.sources if source.unit == "rows")
+        return any(source.admitted and not source.guessed for source in self.sources)
 
     def holds_back(self) -> bool:
         """Whether a limit holds back more than the next batch takes, as far as is known now."""

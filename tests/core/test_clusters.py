@@ -754,8 +754,36 @@ def test_where_executors_come_and_go_with_each_batch_they_tell_what_it_costs() -
     assert cost["shop", "orders"].sizing.cost.batches == 1  # a change that is under way
     for number in range(40):
         world.batch(100.0, steady=False, slots=2 + number % 3)
+    world.batch(100.0, steady=False, slots=7)
     assert cost["shop", "orders"].sizing.cost.batches > 30
-    assert cost["shop", "orders"].sizing.work.slots == 2
+    assert cost["shop", "orders"].sizing.work.slots == 7
+
+
+def test_executors_that_weir_asks_for_come_to_an_end_however_slowly() -> None:
+    """One by one over six batches: one trial still, from the number before the first."""
+    world = World()
+    world.sink = True
+    for _ in range(20):
+        world.batch(120.0, slots=2)
+    for slots in (3, 4, 5, 6, 7, 8):
+        world.batch(120.0, slots=slots, steady=False)
+    for _ in range(16):
+        world.batch(120.0, slots=8)
+    brought = world.fleet._roster["shop", "orders"].sizing.work.brought
+    assert brought is not None
+    assert (brought.before, brought.slots) == (2, 8)
+
+
+def test_a_run_of_which_no_executors_are_told_teaches_what_its_batches_cost() -> None:
+    world = World(executors="off")
+    for _ in range(8):
+        world.batch(100.0)
+    world.batch(100.0, steady=False, slots=3)
+    cost = world.fleet._roster["shop", "orders"].sizing.cost
+    before = cost.batches
+    for _ in range(10):
+        world.send(world.driver.progress(1000, 5.0, backlog=0, gap=5.0))
+    assert cost.batches == before + 10
 
 
 def test_what_came_while_a_batch_ran_is_no_backlog_to_catch_up_with() -> None:

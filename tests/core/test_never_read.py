@@ -69,14 +69,16 @@ def test_a_query_of_it_alone_is_let_be() -> None:
     assert one.view().limit.reason == "hold:missing"
 
 
-def table(world: World, limit: int | None, arriving: int) -> Receipt:
+def table(
+    world: World, limit: int | None, arriving: int, others: int = 500, fixed: float = 1.0
+) -> Receipt:
     """A batch of Kafka's rows, and of a table of which nobody tells what it takes."""
     rows = arriving if limit is None else min(limit, arriving)
     entry: dict[str, Any] = {"unit": "files", "limit": None, "configured": None, "control": "live"}
     return world.send(
         world.driver.progress(
-            rows + 500,
-            1.0 + rows / 10_000.0,
+            rows + others,
+            fixed + (rows + others) / 10_000.0,
             limits=[
                 {"source": 0, "unit": "rows", "limit": limit, "configured": None,
                  "backlog": arriving - rows, "control": "live"},
@@ -84,7 +86,7 @@ def table(world: World, limit: int | None, arriving: int) -> Receipt:
             ],
             sources=[
                 {"description": "Rows", "numInputRows": rows},
-                {"description": "Table", "numInputRows": 500},
+                {"description": "Table", "numInputRows": others},
             ],
         )
     )  # fmt: skip
@@ -110,3 +112,26 @@ def test_a_source_of_which_nobody_tells_what_it_takes_freezes_no_other(restarts:
     # 8,500 rows a second of 10,000, and a fixed second: batches of 6 s and more digest them.
     assert limit is not None
     assert limit > 55_000
+
+
+def test_beside_one_that_takes_most_of_each_batch_another_keeps_up_all_the_same() -> None:
+    """What it takes comes with the time, too: 4,500 rows a second beside 500 of Kafka's."""
+    one, limit, seconds = World(), None, 5.0
+    waiting = 2500
+    for _ in range(150):
+        others = round(4500 * seconds)
+        took = waiting if limit is None else min(limit, waiting)
+        grants = table(one, limit, waiting, others, 4.0).grants
+        limit = grants[0].limit if grants else limit
+        seconds = 4.0 + (took + others) / 10_000.0
+        waiting += round(500 * seconds) - took
+    assert waiting < 20 * 500
+
+
+def test_what_a_batch_reads_at_most_is_not_known_beside_one_without_a_limit() -> None:
+    one = world()
+    for _ in range(10):
+        table(one, 5000, 10_000, 90_000)
+    assert one.fleet._roster["shop", "orders"].limit_rows() is None
+    corrected(one, limit=5000)  # one that never gave a row, and has none, gives none now
+    assert one.fleet._roster["shop", "orders"].limit_rows() is not None

@@ -206,3 +206,29 @@ def test_files_that_are_taken_are_no_standstill_though_no_row_is_told() -> None:
         for _ in range(10):
             world.heard(world.driver.progress(rows, 1.0, limits=[{**said, "admitted": taken}]))
         assert world.view.lag_state == state
+
+
+@pytest.mark.parametrize("told", [{}, {"admitted": None}])
+def test_what_was_taken_is_not_guessed_where_a_query_stands_still(told: dict[str, Any]) -> None:
+    world = World()
+    said = {"source": 0, "unit": "files", "limit": 5, "configured": 5, "backlog": 1000}
+    for _ in range(10):
+        world.heard(world.driver.progress(1000, 1.0, limits=[{**said, "admitted": 5}]))
+    for _ in range(10):
+        world.heard(world.driver.progress(0, 1.0, limits=[{**said, **told}]))
+    assert world.view.lag_state == "STALL"
+
+
+def test_a_limit_that_no_batch_reached_keeps_the_deadline_once_units_are_dense() -> None:
+    world = World(target_seconds=20.0, deadline_seconds=120.0)
+    latest = 0
+    for number in range(50):
+        calm = 200_000 if number < 40 else 100_000
+        latest += 1_200_000 if 3 <= number <= 5 else calm if number <= 40 else 10**6
+        limit = world.limit
+        admitted = latest - world.next if limit is None else min(limit, latest - world.next)
+        world.next += admitted
+        rows = round((0.1 if number < 40 else 1.0) * admitted)
+        seconds = FIXED_SECONDS + rows / ROWS_PER_SECOND
+        world.tell(rows, seconds, admitted, latest - world.next, limit)
+        assert seconds <= 120.0, (number, limit)

@@ -357,18 +357,22 @@ def test_slow_batches_are_part_of_what_must_be_digested(
 
 
 @pytest.mark.parametrize(
-    ("fixed", "arrival", "trigger", "feasible"),
+    ("fixed", "arrival", "trigger", "feasible", "deadline"),
     [
-        (1.0, 100.0, 600.0, True),  # 7 s of work in ten minutes
-        (6.0, 100.0, 600.0, True),  # an empty batch is longer than the target, and in time
-        (1.0, 9999.0, 600.0, False),  # not even ten minutes hold it
-        (1.0, 9000.0, 6.0, False),  # a trigger within the band of the target is none
-        (700.0, 1.0, 600.0, False),
+        (1.0, 100.0, 600.0, True, None),  # 7 s of work in ten minutes
+        (6.0, 100.0, 600.0, True, None),  # an empty batch is longer than the target, and in time
+        (1.0, 9999.0, 600.0, False, None),  # not even ten minutes hold it
+        (1.0, 9000.0, 6.0, False, None),  # a trigger within the band of the target is none
+        (700.0, 1.0, 600.0, False, None),
+        (1.0, 3000.0, 600.0, False, 60.0),  # a deadline allows a fifth of what arrives
+        (1.0, 100.0, 600.0, True, 60.0),
     ],
 )
 def test_a_target_holds_where_batches_end_within_a_trigger_interval_beyond_it(
-    fixed: float, arrival: float, trigger: float, feasible: bool
+    fixed: float, arrival: float, trigger: float, feasible: bool, deadline: float | None
 ) -> None:
     ask = Ask(arrival, trigger, sure_rows=math.inf, lost=fixed >= REACH_SHARE * 5.0)
-    size = size_of(Curve(fixed, 1e-4), ask, QueryPolicy(target_seconds=5.0))
+    size = size_of(
+        Curve(fixed, 1e-4), ask, QueryPolicy(target_seconds=5.0, deadline_seconds=deadline)
+    )
     assert size.feasible is feasible

@@ -82,3 +82,33 @@ def test_limits_together_keep_the_deadline_though_one_is_not_reached() -> None:
         together = sum(limit or 0 for limit in in_force)
         if number > 2:
             assert 1.0 + together / 2500 < 60.0, (number, in_force)
+
+
+@pytest.mark.parametrize("most", [{"configured": 5000}, {"configured": 0}])
+def test_what_one_source_may_have_at_most_is_left_to_a_calm_one(most: dict[str, int]) -> None:
+    """A backlog behind a configured limit takes no more than that, however much waits."""
+    world = World(Policy(default=QueryPolicy(target_seconds=26.0, deadline_seconds=60.0)))
+    limits: list[int | None] = [most["configured"], None]
+    for number in range(60):
+        burst = number < 20
+        want = [10**6 if number > 40 else 100, 10**6 if burst else 2000]
+        took = [want_one if limit is None else min(want_one, limit)
+                for want_one, limit in zip(want, limits, strict=True)]  # fmt: skip
+        event = world.driver.progress(
+            sum(took),
+            1.0 + sum(took) / 2500,
+            limits=[
+                {"source": place, "unit": "rows", "limit": limits[place],
+                 "configured": [most["configured"], None][place],
+                 "backlog": want[place] - took[place], "admitted": took[place], "control": "live"}
+                for place in (0, 1)
+            ],
+            sources=[{"description": f"Rows{place}", "numInputRows": took[place]}
+                     for place in (0, 1)],
+        )  # fmt: skip
+        for grant in world.send(event).grants:
+            limits[grant.source] = grant.limit
+        if number == 19:
+            learned = limits[1]
+    assert limits[0] == most["configured"]
+    assert (limits[1] or 0) > 0.6 * (learned or 10**9)

@@ -208,7 +208,7 @@ def wanted_size(
     if cost.batches == 0:
         return None
     # Rows that retention would delete unread are as good as rows that arrive: both must be read.
-    arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
+    arriving, pressing = query.incoming_rows(), query.pressing_rows(time)
     pressed = pressing > (arriving or 0.0)
     present = _full_rows(query, controlled)
     ask = _ask(query, settings, pressing if pressed else arriving)
@@ -391,12 +391,8 @@ def after_batch(query: Query, ended: Ended) -> None:
         query.sizing.leaves_band,
         leaves_band(cost, full, size, trigger),
     )
-    together = float(_others(query, controlled))
-    for source, units in zip(controlled, wanted, strict=True):
-        kept = math.inf if source.current is None else float(source.current)
-        raised_to = min(units, max(kept, sure * units)) if _reached(source) else kept
-        together += raised_to * (source.ratio or 1.0)
-    too_long = (query.sizing.leaves_band and before) or max(full, together) > size.deadline_rows
+    too_long = query.sizing.leaves_band and (before or full > size.deadline_rows)
+    too_long |= _together(query, controlled, settings, wanted, sure) > size.deadline_rows
     was_long = _was_long(query, ended)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
@@ -528,6 +524,24 @@ def _free(query: Query, size: Size, controlled: list[Source]) -> float:
         left = 1.0 - taken / query.batch.seconds if query.batch.seconds else 0.0
         own *= max(left, LEAST_LEFT)
     return min(max(size.rows - others, own, 1.0), float(MOST_LIMIT))
+
+
+def _together(
+    query: Query, controlled: list[Source], settings: QueryPolicy, wanted: list[float], sure: float
+) -> float:
+    """Rows of a batch in which each takes the limit that it is about to have.
+
+    One that was not reached keeps its own, as long as that is not too long together with what the
+    others get; units are as dense as of late.
+    """
+    rows = float(_others(query, controlled))
+    for source, units in zip(controlled, wanted, strict=True):
+        kept = source.current
+        if kept is None or (kept > 0 and _reached(source)):
+            most = math.inf if kept is None else max(float(kept), sure * units)
+            kept = _within(source, settings, round(min(units, most)))
+        rows += kept * source.densest
+    return rows
 
 
 def _room(size: Size) -> float:

@@ -24,7 +24,7 @@ def need(query: Query, ended: Ended) -> None:
     if ended.work is not None and ended.work.groups:
         sizing.need_time, sizing.untold_batches = ended.time, 0
         if not ended.replayed and capacity_known(query):
-            _renew(query, ended.settings, query.arrival_rows())
+            _renew(query, ended.settings, query.incoming_rows())
     elif ended.batch.rows:
         sizing.untold_batches += 1
 

@@ -188,7 +188,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     if unstable or ask.lost:
         if unstable:
             reason = "floor:stability"
-            feasible = feasible and by_trigger and wanted <= in_trigger
+            feasible = feasible and by_trigger and wanted <= min(in_trigger, deadline)
         if ask.patient_rows is not None:
             wanted = min(wanted, max(ask.patient_rows, near))
         else:

@@ -131,9 +131,7 @@ def checkpoint(query: Query, ended: Ended) -> None:
 def backlog_left(query: Query, ended: Ended) -> None:
     """What it left behind: batch by batch, not what came since."""
     batch, rows = ended.batch, ended.batch.rows
-    if rows == 0 and any(source.admitted for source in query.sources):
-        # It went on: through offsets or files without rows, or rows that Spark 3.5 does not count,
-        # as of files joined with a cached table (SPARK-24050).
+    if rows == 0 and query.went_on():
         rows = None
     query.watched.lag_window.add(LagPoint(batch.time, rows, query.left_rows()))
 
@@ -156,7 +154,7 @@ def growth(query: Query, ended: Ended) -> None:
         query.watched.spiral.replay_timed_out = False
         if batch.batch_id is not None and batch.batch_id == query.watched.spiral.open_batch_id:
             query.watched.spiral.forget_open()
-        if batch.rows == 0 and not query.took_offsets():
+        if batch.rows == 0 and not query.went_on():
             # A query with timers runs one at each trigger, and so has none that finds nothing.
             quiet(query, batch.time + (batch.seconds or 0.0))
         return

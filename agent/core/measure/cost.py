@@ -232,9 +232,9 @@ class Cost(msgspec.Struct):
         """What slow batches take beside, in the mean of all: the curve is of the others.
 
         A log that is compacted with every tenth batch, a collector's pause: no batch is expected to
-        be the one, and what arrives must be digested all the same. By the renewals (the seconds of
-        all but one, over the batches since the first), so the worst is left out; forgotten once
-        there was none for as long as all of them took.
+        be the one, and what arrives must be digested all the same. By the renewals, of
+        which there is one fewer, so the worst is left out; forgotten once there was none for as
+        long as all of them took.
         """
         known = self._slow_of_late()
         return known.chance * known.seconds
@@ -243,8 +243,9 @@ class Cost(msgspec.Struct):
         if len(self.slow) < FEWEST_SLOW:
             return _Slow(0.0, 0.0)
         beyond = [seconds for _, seconds in self.slow]
-        others = len(beyond) - 1
-        often = others / (self.batches - self.slow[0][0])
+        first, last, others = self.slow[0][0], self.slow[-1][0], len(beyond) - 1
+        # Of the intervals between them; less once the next one lasts longer.
+        often = min(others / (last - first), (others + 1) / (self.batches - first))
         return _Slow(often, (sum(beyond) - max(beyond)) / others)
 
     def _note_slow(self, rows: float, seconds: float) -> None:
@@ -544,7 +545,7 @@ def _stalled(
     chance = max(STALL_CHANCE, known.chance)
     slow = History(one.weight + math.log(chance), one.mean, one.covariance, one.age)
     noise *= 1.0 + (STALL_TIMES * beyond) ** 2
-    _update(slow, n, seconds, noise + (known.seconds / expected) ** 2, largest)
+    _update(slow, n, seconds, noise + math.log1p(known.seconds / expected) ** 2, largest)
     return slow
 
 

@@ -194,7 +194,7 @@ def work(query: Query, ended: Ended) -> None:
         if batch.rows and batch.seconds:
             query.sizing.unsteady_batches += 1
             known.unsteady(batch.rows, batch.seconds, ended.work.slots)
-        if query.sizing.unsteady_batches >= MOST_UNSTEADY:
+        if _goes_on_so(query, ended):
             known.slots = ended.work.slots  # on which its cost is learned from now on
         return
     query.sizing.unsteady_batches = 0
@@ -215,6 +215,12 @@ def work(query: Query, ended: Ended) -> None:
             known.learn(Sample(batch.rows, batch.seconds, ended.work, sum(files), batch.time))
 
 
+def _goes_on_so(query: Query, ended: Ended) -> bool:
+    """Whether executors come and go with its batches; those that Weir asks for come to an end."""
+    asked = ended.settings.executors == "on"
+    return not asked and query.sizing.unsteady_batches >= MOST_UNSTEADY
+
+
 def cost(query: Query, ended: Ended) -> None:
     """Learns from it what batches cost; tells whether it shows that this has changed.
 
@@ -226,7 +232,7 @@ def cost(query: Query, ended: Ended) -> None:
     if not batch.rows or not batch.seconds or ended.replayed or run.as_they_come:
         return
     alone, run.first_alone = run.first_alone, first
-    if 0 < query.sizing.unsteady_batches < MOST_UNSTEADY:
+    if ended.work is not None and not ended.work.steady and not _goes_on_so(query, ended):
         return
     if learned.batches >= KNOWN_BATCHES and first and not alone:
         return

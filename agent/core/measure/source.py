@@ -41,6 +41,7 @@ class Source(msgspec.Struct):
     left: int | None = None  # by the planning of the last batch that ended
     rows: int | None = None
     admitted: int | None = None
+    guessed: bool = False  # what was admitted: nobody told
     rows_per_unit: float | None = None
     last_rows_per_unit: float | None = None  # of the last batch alone
     limited: bool = False
@@ -135,6 +136,11 @@ class Source(msgspec.Struct):
         return rows / max(self.ratio or 1.0, (self.last_rows_per_unit or 0.0) / room)
 
     @property
+    def densest(self) -> float:
+        """Rows per unit as they may be in the next batch, too."""
+        return max(self.ratio or 1.0, self.last_rows_per_unit or 0.0)
+
+    @property
     def untold(self) -> bool:
         """Whether a log has told of it in this run, and never what waits.
 
@@ -219,6 +225,7 @@ class Source(msgspec.Struct):
         elif said is None or said.backlog is None:
             self.backlog = None  # nobody tells: last batch's figure would be stale
         self._judge_limited(said)
+        self.guessed = self.admitted is None
         if self.admitted is None and self.limited and self.batch_limit is not None:
             self.admitted = self.batch_limit
         if self.admitted is None and self.unit == "rows":

@@ -79,7 +79,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     QUERY.gauge(
         "weir_target_feasible",
-        "1 where a limit exists that keeps the target and digests the arrivals, else 0.",
+        "1 where a limit keeps the target, or a longer trigger, and digests the arrivals; else 0.",
         lambda view: view.target_feasible,
         running=True,
         note="Absent while learning. At 0 with `weir_required_capacity_ratio` below 1 a longer "
