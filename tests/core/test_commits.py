@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.policy import LateRows, Policy
+from agent.core.policy import LateRows, Policy, QueryPolicy
 from spark_listener.sources import DELTA, FILES, ICEBERG
 from spark_listener.wire import format_time
 from tests.core.played import Played
@@ -302,6 +302,50 @@ def test_cut_all_the_same_such_a_run_loses_rows() -> None:
     allowed = nights(Job(available_now=True, late_rows="allow"), 3)
     as_configured = nights(Job(available_now=True, mode="off"), 3)
     assert allowed.dropped > as_configured.dropped + 10_000
+
+
+def test_what_came_since_files_were_listed_did_not_come_at_once() -> None:
+    """A file a minute: those that a limit left are read first, in the list in which they stood."""
+    world = World(Policy(default=QueryPolicy(target_seconds=2.0)))
+    driver = world.driver
+    began, read = driver.time, 0
+
+    def batch(upto: int, seconds: float, *, limit: int | None = None) -> None:
+        nonlocal read
+        planned = driver.time
+        files, first = upto - read, began + 60.0 * read
+        read = upto
+        event = driver.progress(
+            files * 1000,
+            seconds,
+            limits=[
+                {
+                    "source": 0,
+                    "unit": "files",
+                    "limit": limit,
+                    "configured": None,
+                    "backlog": int((planned - began) / 60.0) - upto,
+                    "admitted": files,
+                    "source_class": FILES.classes[-1],
+                    "watermark_delay_seconds": DELAY_SECONDS,
+                }
+            ],
+            eventTime={
+                "min": format_time(first),
+                "max": format_time(began + 60.0 * upto),
+                "watermark": format_time(max(0.0, first - DELAY_SECONDS)),
+            },
+            stateOperators=[{"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": 0}],
+        )
+        world.send(event)
+
+    driver.time += 120.0
+    batch(2, 1200.0)
+    batch(12, 1500.0, limit=10)  # of 22
+    batch(22, 1500.0)  # the others; 25 came since
+    batch(72, 5.0)
+    (query,) = world.fleet._roster
+    assert query.watched.lateness.commits.apart_seconds is None
 
 
 def test_files_of_a_commit_each_are_steered() -> None:

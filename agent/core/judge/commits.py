@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from spark_listener.sources import known
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,6 +45,9 @@ class Commits(msgspec.Struct):
     took_all_time: float | None = None
     stretch: Stretch | None = None  # None: nobody saw how it began
     snapshot: bool = False  # more of a table as it was found waits to be read
+    #: Of files that were listed for a smaller batch some may be left: the next one reads on in that
+    #: list, in which what came since is missing (``FileStreamSource.fetchMaxOffset``).
+    listed: bool = False
     apart_seconds: float | None = None  # more than is harmless; None: not seen, or long ago
     #: Until the query has read up to here with nothing far apart, the next may be as the last.
     until_time: float = 0.0
@@ -66,7 +71,7 @@ class Commits(msgspec.Struct):
         if self.took_all_time is not None and greatest_before is not None:
             since_time = min(max(self.took_all_time, rested_time), planned_time)
             self.stretch = Stretch(greatest_before, since_time)
-        took_all = all(map(_took_all, sources))
+        took_all = all(_took_all(one, planned_time, listed=self.listed) for one in sources)
         self.took_all_time = planned_time if took_all else None
         stretch = self.stretch
         if stretch is None or times is None:
@@ -100,10 +105,31 @@ def _files(source: Source) -> float:
     return source.admitted or 0 if counted else math.inf
 
 
-def _took_all(source: Source) -> bool:
+def of_files(source: Source) -> bool:
+    """Whether it is Spark's own source of files, which keeps a list of those that wait."""
+    return known(source.source_class).files
+
+
+def leaves_listed(source: Source) -> bool:
+    """Whether the last batch may have left some of the files that were listed for it."""
+    all_of_them = source.unit == "files" and _below(source)
+    return of_files(source) and source.batch_limit is not None and not all_of_them
+
+
+def reads_list_out(source: Source) -> bool:
+    """Whether the last batch would have ended later, had its files been listed anew."""
+    return of_files(source) and (source.batch_limit is None or _below(source))
+
+
+def _below(source: Source) -> bool:
+    limit, admitted = source.batch_limit, source.admitted
+    return limit is not None and admitted is not None and admitted < limit
+
+
+def _took_all(source: Source, planned_time: float, *, listed: bool) -> bool:
     """Whether it is known that the last batch left nothing; a batch may end by a second limit."""
-    limit = source.batch_limit
-    if limit is None:
-        return True
-    below = source.admitted is not None and source.admitted < limit
-    return source.backlog == 0 and (source.backlog_bound == "exact" or below)
+    seen = source.backlog == 0
+    exact = seen and source.backlog_bound == "exact"
+    if listed and of_files(source):
+        return exact and (source.backlog_time or -math.inf) >= planned_time
+    return source.batch_limit is None or exact or (seen and _below(source))

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.figures import figure
-from agent.core.judge.commits import Commits
+from agent.core.judge.commits import Commits, leaves_listed, reads_list_out
 from agent.core.judgement import Finding
 from agent.core.measure.lanes import Lanes
 from agent.core.measure.source import UNTOLD
@@ -136,6 +136,7 @@ class Lateness(msgspec.Struct):
         """The job may have been changed: its first batch shows what kind of query it is now."""
         self.of_past_run, self.run_shows_delay, self.run_time = True, False, None
         self.commits.lose_sight()
+        self.commits.listed = False
         self.told_delay_seconds = None
 
     def retry(self) -> None:
@@ -201,10 +202,13 @@ class Lateness(msgspec.Struct):
         self.commits.snapshot = any(part.snapshot for one, part in parts if one.controllable)
         if replayed or not follows:
             self.commits.lose_sight()
+        # A list that was made for a batch that we cut short.
+        list_is_ours = self.commits.listed and self.aftermath == AFTERMATH_BATCHES
         # One that was planned by a run before, which not every first of a run shows, says nothing
         # of when that was.
         if not replayed and (not first_of_run or batch.batch_id == 0):
             self._look_at_commits(batch, sources, rested_time)
+        self.commits.listed = not replayed and any(map(leaves_listed, sources))
         if batch.greatest_event_time is not None:
             self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
         lanes = _several(sources)
@@ -222,7 +226,7 @@ class Lateness(msgspec.Struct):
         if self.held_since_time is None and counted is self.after_ours and self._too_many:
             self.held_since_time = batch.time + (batch.seconds or 0.0)
         self.aftermath = max(self.aftermath - 1, 0)
-        if any(map(cut_short, sources)):
+        if any(map(cut_short, sources)) or (list_is_ours and any(map(reads_list_out, sources))):
             self.aftermath = AFTERMATH_BATCHES
 
     def _look_ahead(self, batch: Progress, clock_time: float, *, moved: bool) -> None:
