@@ -81,7 +81,12 @@ def whole(driver: Driver) -> dict[str, Any]:
                 "commitTimeMs": 30,
                 "numRowsDroppedByWatermark": 1,
                 "numShufflePartitions": 4,
-                "customMetrics": {"rocksdbBytesCopied": 5, "rocksdbCommitFlushLatency": 3},
+                "numStateStoreInstances": 4,
+                "customMetrics": {
+                    "rocksdbBytesCopied": 5,
+                    "rocksdbCommitFlushLatency": 3,
+                    "SnapshotLastUploaded.partition_0_default": 2,
+                },
             }
         ],
     )

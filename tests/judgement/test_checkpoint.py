@@ -384,6 +384,58 @@ def test_state_figures() -> None:
     assert told.copied_bytes == 2048
     assert told.snapshot_lag_versions == 7  # batch 41 left version 42
     assert figures({}, 41).snapshot_lag_versions is None
+    never = {"SnapshotLastUploaded.partition_0_default": -1.0}
+    assert figures(never, 41).snapshot_lag_versions is None
+
+
+def stores(**more: Any) -> dict[str, Any]:
+    """A state operator's progress, with the newest snapshots that were uploaded, by partition."""
+    uploaded = {
+        f"SnapshotLastUploaded.{partition}_default": version
+        for partition, version in more.pop("uploaded").items()
+    }
+    said = {"operatorName": "agg", "numShufflePartitions": 200, "numStateStoreInstances": 200}
+    return {**said, "customMetrics": uploaded, **more}
+
+
+def lag_after(world: World, *told: dict[str, Any]) -> int | None:
+    """Of its state operator, after so many batches more."""
+    for one in told:
+        world.send(world.driver.progress(500, 2.0, stateOperators=[one]))
+    operators = world.view().operators
+    lag: int | None = operators[0].snapshot_lag_versions
+    return lag
+
+
+NEVER = {"partition_3": -1, "partition_5": 40}
+
+
+def test_a_state_of_which_no_snapshot_was_ever_uploaded_lags_by_every_batch_of_its_run() -> None:
+    world = World(DEADLINE)
+    assert lag_after(world, *[stores(uploaded=NEVER)] * 30) == 30
+    # A run opens its stores anew, from whatever there is.
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    assert lag_after(world, stores(uploaded=NEVER)) == 1
+    assert lag_after(world, stores(uploaded={"partition_3": 30, "partition_5": 30})) == 2
+
+
+def test_stores_that_go_from_executor_to_executor_lag_by_what_came_since() -> None:
+    """Each tells of no snapshot until its new one has uploaded the first."""
+    world = World(DEADLINE)
+    for number in range(50):
+        moved = stores(uploaded={f"partition_{number // 3}": -1, "partition_99": 200})
+        assert (lag_after(world, moved) or 0) <= 3
+
+
+def test_partitions_that_a_state_without_keys_does_not_have_do_not_lag() -> None:
+    """Spark tells of no snapshot of each: the state is all in one of two hundred."""
+    world = World(DEADLINE)
+    nowhere = {f"partition_{number}": -1 for number in range(1, 6)}
+    alone = stores(uploaded=nowhere, numStateStoreInstances=1)
+    assert lag_after(world, *[alone] * 5) is None
+    untold = stores(uploaded=nowhere, numStateStoreInstances=None)
+    assert lag_after(world, *[untold] * 5) is None
 
 
 @pytest.mark.parametrize(

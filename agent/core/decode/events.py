@@ -26,7 +26,13 @@ from agent.core.decode.kafka_offsets import (
     remaining_rows,
 )
 from agent.core.decode.stages import BatchWork, batch_work
-from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
+from agent.core.measure.state_store import (
+    SNAPSHOT,
+    STATE_METRICS,
+    StateMetrics,
+    copied_bytes,
+    told_of,
+)
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.delta import offset_of
 from spark_listener.redact import both_ends, redact, redact_again, redact_conf, redact_long
@@ -154,6 +160,7 @@ class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
     dropped_rows: int | None
     partitions: int | None = None  # of its state
     metrics: dict[str, float] = {}  # the state store's own that tell something, as Spark names them
+    stores: int | None = None  # that its tasks opened
 
     @property
     def copied_bytes(self) -> int | None:
@@ -314,6 +321,7 @@ class _OperatorBody(msgspec.Struct, gc=False, rename="camel"):
     commit_time_ms: Any = None
     num_rows_dropped_by_watermark: Any = None
     num_shuffle_partitions: Any = None
+    num_state_store_instances: Any = None
     custom_metrics: msgspec.Raw = msgspec.Raw()  # or an object that was read already
 
 
@@ -721,6 +729,7 @@ def _operator(item: _OperatorBody) -> OperatorProgress:
         _count(item.num_rows_dropped_by_watermark),
         _count(item.num_shuffle_partitions),
         _metrics(item.custom_metrics),
+        _count(item.num_state_store_instances),
     )
 
 
@@ -741,10 +750,15 @@ def _metrics(said: object) -> dict[str, float]:
                 }
         said = _any.decode(told)
     return {
-        name: number
+        name[:MAX_ID]: number
         for name, value in told_of(_mapping(said)).items()
-        if (number := _number(value)) is not None
+        if (number := _state_metric(name, value)) is not None
     }
+
+
+def _state_metric(name: str, value: object) -> float | None:
+    """A number from 0 that may be; of a snapshot -1 too, which says that there is none."""
+    return -1.0 if value == -1 and name.startswith(SNAPSHOT) else _number(value)
 
 
 def _ids(query_id: object, run_id: object, where: str) -> tuple[str, str]:

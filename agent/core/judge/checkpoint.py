@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.measure.state_store import Unsaved
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -56,6 +58,7 @@ class Monitor(msgspec.Struct):
     learned_deadline_seconds: float | None = None
     failures_consecutive: int = 0
     asynchronous: bool = False  # asynchronous progress tracking: logs are written behind
+    unsaved: dict[int, Unsaved] = {}  # in this run, by the place of the state operator
 
     def complete(
         self,

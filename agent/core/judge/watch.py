@@ -16,10 +16,13 @@ from agent.core.judge.lateness import OBEYED_BATCHES
 from agent.core.judge.spiral import Batch, Limited, Surroundings
 from agent.core.judgement import FailureView
 from agent.core.measure.flow import looks_once
+from agent.core.measure.state_store import Unsaved, unsaved
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from agent.core.decode.events import StartedEvent, TerminatedEvent
+    from collections.abc import Sequence
+
+    from agent.core.decode.events import OperatorProgress, StartedEvent, TerminatedEvent
     from agent.core.ended import Ended
     from agent.core.judgement import LagState, SpiralPhase
     from agent.core.measure.source import Source
@@ -39,6 +42,8 @@ def begins(query: Query, query_id: str, run_id: str, time: float, policy: Policy
         late = _is_late(query, age, policy, ran=True)
         _attempt_ended(query, query.running.batch_id, age, late=late)
     query.begin_run(query_id, run_id, time)
+    query.run.output_mode = ""  # of the run before: what drops rows in one drops none in another
+    query.watched.monitor.unsaved = {}
     query.watched.lag_window.begin_run()
     query.running.free_time = time
 
@@ -126,6 +131,24 @@ def checkpoint(query: Query, ended: Ended) -> None:
     query.watched.monitor.complete(
         batch.time, batch.seconds, batch.phases, sum(told) if told else None
     )
+    if batch.batch_id is not None:
+        _snapshots(query, batch.operators, batch.batch_id)
+
+
+def _snapshots(query: Query, operators: Sequence[OperatorProgress], batch_id: int) -> None:
+    """Of a store with no snapshot since an executor opened it: it lags by that many batches."""
+    before, now = query.watched.monitor.unsaved, dict[int, Unsaved]()
+    for place, (state, told) in enumerate(zip(query.operators, operators, strict=False)):
+        # State without keys is all in one partition, and Spark tells of the others as well.
+        if told.stores is None or told.stores < (told.partitions or 0):
+            continue
+        one = unsaved(told.metrics, before.get(place), batch_id)
+        if one is None:
+            continue
+        now[place] = one
+        behind = batch_id + 1 - one.since_batch_id
+        state.snapshot_lag_versions = max(behind, state.snapshot_lag_versions or 0)
+    query.watched.monitor.unsaved = now
 
 
 def backlog_left(query: Query, ended: Ended) -> None:

@@ -26,9 +26,10 @@ COMMIT_PHASES: Final[Mapping[str, str]] = {
     "rocksdbCommitFileSyncLatencyMs": "file_sync",
     "rocksdbChangeLogWriterCommitLatencyMs": "changelog",
 }
-#: Followed by ``partition_<number>_<store>``: the newest version in the checkpoint as a snapshot.
 COPIED: Final = "rocksdbBytesCopied"
 MOST_METRICS: Final = 4000
+#: Followed by ``<number>_<store>``: the newest version that was uploaded as a snapshot since an
+#: executor opened the store, -1 for none; of the five furthest behind (Spark 4.1).
 SNAPSHOT: Final = "SnapshotLastUploaded.partition_"
 #: Those of them that are told once, and the same as a type: decoding it builds nothing of others.
 STATE_METRICS: Final = (*COMMIT_PHASES, COPIED)
@@ -38,6 +39,13 @@ StateMetrics = msgspec.defstruct(
     gc=False,
     module=__name__,
 )
+
+
+class Unsaved(msgspec.Struct, frozen=True):
+    """A store of which no snapshot was uploaded, and the batch that said so first."""
+
+    store: str
+    since_batch_id: int
 
 
 class StateFigures(msgspec.Struct, frozen=True, gc=False):
@@ -75,10 +83,24 @@ def figures(metrics: Mapping[str, float], batch_id: int | None) -> StateFigures:
     copied = copied_bytes(metrics)
     lag = None
     if len(metrics) > len(phases) + (copied is not None) and batch_id is not None:
-        uploaded = [value for name, value in metrics.items() if name.startswith(SNAPSHOT)]
+        uploaded = [
+            value for name, value in metrics.items() if name.startswith(SNAPSHOT) and value >= 0
+        ]
         if uploaded:
             lag = max(0, batch_id + 1 - int(min(uploaded)))
     return StateFigures(phases, copied, lag)
+
+
+def unsaved(metrics: Mapping[str, float], before: Unsaved | None, batch_id: int) -> Unsaved | None:
+    """A store that tells of no snapshot, the same as before while that one does; None: all tell.
+
+    One is followed and not any: stores that go from executor to executor tell of none for a while,
+    each in its turn.
+    """
+    stores = [name for name, value in metrics.items() if value < 0 and name.startswith(SNAPSHOT)]
+    if before is not None and before.store in stores:
+        return before
+    return Unsaved(min(stores), batch_id) if stores else None
 
 
 def changelog_advice(
