@@ -12,7 +12,7 @@ import pytest
 from agent.core.fleet import LATE_ROWS_NOTE, Fleet, Order
 from agent.core.judge.lateness import Counted, Lateness
 from agent.core.policy import LateRows, Policy, QueryPolicy
-from spark_listener.sources import ICEBERG
+from spark_listener.sources import FILES, ICEBERG
 from spark_listener.wire import format_time
 from tests.core.events import Driver
 from tests.core.test_fleet import KEY, World
@@ -357,6 +357,62 @@ def test_a_smaller_batch_is_blamed_for_rows_that_fall_late_up_to_two_batches_lat
     assert world.view().late_rows_held is blamed
 
 
+def test_so_is_one_for_a_list_of_files_that_the_next_batch_reads_to_its_end() -> None:
+    """What came since is in the batch after it, though no limit ended that one."""
+    world = World(policy("guard"))
+    world.driver.unit = "files"
+    for number in range(20):
+        time, cut = world.driver.time, number == 10
+        late = 50 * (number == 13)  # two after the one that read the list
+        body = {
+            "eventTime": {
+                "min": format_time(time - 1.0),
+                "max": format_time(time),
+                "avg": format_time(time - 0.5),
+                "watermark": format_time(time - 11.0),
+            },
+            "stateOperators": [
+                {"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": late}
+            ],
+        }
+        event = world.driver.progress(1000, 1.0, limit=3 if cut else None, backlog=7 * cut, **body)
+        event["limits"][0] |= {"source_class": FILES.classes[0], "admitted": 3 if cut else 10}
+        world.send(event)
+    assert world.view().late_rows_held is True
+
+
+@pytest.mark.parametrize(
+    ("mode", "operators", "none"),
+    [
+        ("complete", ["stateStoreSave"], True),
+        ("complete", ["dedupe", "stateStoreSave"], False),
+        ("complete", ["sessionWindowStateStoreSaveExec"], False),  # which drops in any mode
+        ("update", ["stateStoreSave"], False),
+        ("", ["stateStoreSave"], False),  # nobody tells
+    ],
+)
+def test_an_aggregation_drops_no_row_in_output_mode_complete(
+    mode: str, operators: list[str], none: bool
+) -> None:
+    world = World(policy("hold"))
+    world.send(world.driver.started(outputMode=mode))
+    body = {
+        "eventTime": {"watermark": format_time(world.driver.time)},
+        "stateOperators": [
+            {"operatorName": name, "numRowsDroppedByWatermark": 0} for name in operators
+        ],
+    }
+    said = {"limit": 9000, "configured": 9000, "backlog": 10**6, **body}
+    for _ in range(5):
+        receipt = world.send(world.driver.progress(9000, 30.0, **said))
+    assert (world.view().late_rows_held is None) is none
+    assert any((grant.limit or 9000) < 9000 for grant in receipt.grants) is none
+    # Of the next run nobody hears a start: it may be in another mode.
+    world.driver.run_id += "+"
+    world.send(world.driver.progress(9000, 30.0, **said))
+    assert world.view().late_rows_held is False
+
+
 def test_what_was_learned_outlives_the_agent_and_a_release_tries_again() -> None:
     stream = learned(policy("guard"))
     world = stream.world
@@ -481,6 +537,9 @@ def test_a_job_that_was_changed_is_judged_by_its_own_batches(
         ((100, 10**5), (150, 10**5), True),  # 3.2
         ((100, 10**5), (2, 100), False),  # two by chance, where 0.1 are due
         ((100, 10**5), (5, 100), True),
+        # Fewer a batch than one of twenty times the rows drops, and more of the rows: rows that
+        # fall late only now are not to be taken for groups that many small batches count again.
+        ((1000, 10**6), (25, 5000), True),
         ((1, 100), (3, 1000), False),  # 10 are due, as far as one tells
         ((1, 0), (3, 1000), False),  # in a batch that read nothing: no rate to compare with
     ],

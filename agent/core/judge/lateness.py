@@ -78,8 +78,9 @@ OBEYED_BATCHES: Final = 2
 LATE_KEPT_SECONDS: Final = 3600.0
 #: How Spark's files and Delta describe themselves; Iceberg's source by its class.
 _IN_ORDER: Final = re.compile(r"(FileStream|Delta)Source\[")
-#: As Spark names it in a query's progress.
+#: As Spark names them in a query's progress.
 _FORGETS: Final = "dedupeWithinWatermark"
+_AGGREGATES: Final = "stateStoreSave"
 
 
 class Counted(msgspec.Struct):
@@ -153,14 +154,20 @@ class Lateness(msgspec.Struct):
         rested_time: float | None,
         clock_time: float | None,
         fixed: bool,
+        complete: bool,
     ) -> None:
         """Takes in a batch; ``sources`` as they are after it.
 
         ``obeyed_seconds``: until what is decided now acts. ``rested_time``: of the last trigger
         that found nothing to do. ``clock_time``: when it was told of, by the driver's clock as it
-        is set. ``fixed``: what the run reads was looked up once, as it began.
+        is set. ``fixed``: what the run reads was looked up once, as it began. ``complete``: its
+        output mode, in which an aggregation drops nothing, and says 0 (``StateStoreSaveExec``).
         """
-        dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
+        dropped = [
+            operator.dropped_rows
+            for operator in batch.operators
+            if operator.dropped_rows is not None and not (complete and operator.name == _AGGREGATES)
+        ]
         first_of_run = self.of_past_run
         seen = self.drops and not first_of_run
         self.drops, self.of_past_run = seen or (batch.has_watermark and bool(dropped)), False

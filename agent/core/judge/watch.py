@@ -119,6 +119,7 @@ def late_rows(query: Query, ended: Ended) -> None:
         rested_time=query.flow.rested_time,
         clock_time=query.clock.as_driver_says(ended.time),
         fixed=looks_once(query),
+        complete=query.run.output_mode == "complete",
     )
 
 
