@@ -67,7 +67,9 @@ def started(
         return
     if event.run_id != query.run.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
-        if not event.limits:  # which are told of a query that was found running
+        # Limits are told of a query that was found running. After a batch that is run again Kafka's
+        # newer connectors look what there is, before it the others.
+        if not event.limits and query.running.open_batch_id is None:
             query.watched.lateness.run_time = time
     elif query.life.left:
         query.life.begin()

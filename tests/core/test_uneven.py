@@ -644,6 +644,31 @@ def test_what_available_now_reads_was_there_as_its_run_began(mode: str) -> None:
     assert job.dropped == 0
 
 
+def test_available_now_may_look_after_the_batch_that_it_runs_again() -> None:
+    """As Kafka's newer connectors do: what came while that ran did not come before the run."""
+    calm, end = START_TIME + 50.0, START_TIME + 2000.0
+    burst = [(START_TIME, calm, 500.0), (end - 100.0, end, 9000.0), (end, math.inf, 500.0)]
+    lanes = [always(500.0), Lane(burst)]
+    job = Job(lanes, sources=False, trigger="MultiBatchAvailableNow")
+
+    def look() -> None:
+        for lane in lanes:
+            lane.until_time = job.world.driver.time
+
+    while job.world.driver.time < calm - 10.0:
+        look()
+        job.run(1)
+    job.world.send(job.world.driver.heartbeat(job.world.driver.batch_id + 1, 1.0))
+    job.restart(5.0)
+    job._batch(end - job.world.driver.time, looks=False)
+    look()
+    again = len(job.batches)
+    while any(lane.arrived(math.inf) > lane.read for lane in lanes):
+        job.run(1)
+    assert job.cut(again) == []
+    assert job.dropped == 0
+
+
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_a_checkpoint_taken_back_forgets_when_what_waits_came(in_flight: bool) -> None:
     down = START_TIME + 3600.0

@@ -107,7 +107,8 @@ class Lateness(msgspec.Struct):
     several: bool = False  # sources
     batch_id: int | None = None  # of the last one that was observed, and the watermark in it
     watermark_time: float | None = None
-    run_time: float | None = None  # when the run began; None: it was found running
+    #: When the run began, and looked what there is if it looks once; None: nobody knows.
+    run_time: float | None = None
     seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
     #: The same of batches after ends as configured, within the delay: of this hour, and the last.
     own_seconds: float = 0.0
@@ -273,7 +274,8 @@ class Lateness(msgspec.Struct):
             self.told_delay_seconds = delay_seconds
         self.hear(sources)
         self.piled = fixed and any(map(_by_commits, sources))
-        self.apart_seconds = math.inf if self._waited_long(sources, time) else None
+        unseen = fixed and self.run_time is None and _several(sources)
+        self.apart_seconds = math.inf if unseen or self._waited_long(sources, time) else None
 
     def hear(self, sources: Sequence[Source]) -> None:
         """Takes in what was told of the sources between two batches."""
