@@ -197,6 +197,37 @@ def test_a_batch_that_fails_young_was_not_timed_out(heard: bool) -> None:
     assert world.view().totals.checkpoints["replayed"] == 1
 
 
+#: Spark 4.1 on a Kafka source, after a restart onto an unfinished batch (SPARK-55271).
+AFTER_THE_COMMIT = """java.lang.NullPointerException: Cannot invoke "IterableOps.map()"
+\tat org.apache.spark.sql.kafka010.KafkaMicroBatchStream$.metrics(KafkaMicroBatchStream.scala:520)
+\tat org.apache.spark.sql.kafka010.KafkaMicroBatchStream.metrics(KafkaMicroBatchStream.scala:365)
+\tat org.apache.spark.sql.execution.streaming.runtime.ProgressContext.finishTrigger(P.scala:361)
+\tat org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution.executeOneBatch(M.scala:6)
+"""
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_batch_that_fails_as_it_is_told_of_was_committed(heard: bool, asynchronous: bool) -> None:
+    world = World(DEADLINE)
+    conf = {"asyncProgressTrackingEnabled": "true"} if asynchronous else {}
+    world.send(world.driver.started(conf=conf))
+    world.batches(3)
+    if heard:
+        world.send(world.driver.heartbeat(3, 5.0))
+    world.driver.time += 1.0
+    (judged,) = world.send(world.driver.terminated(AFTER_THE_COMMIT)).judged
+    assert judged.failure is not None
+    (query,) = world.fleet._roster
+    assert (query.running.open_batch_id == 3) is asynchronous
+    assert ((judged.spiral.replay_amplification or 0.0) > 1.0) is asynchronous
+    assert world.view().totals.batches["failed"] == 1
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started(conf=conf))
+    world.send(world.driver.progress(500, 2.0, batch_id=4))
+    assert "replayed" not in world.view().totals.batches
+
+
 def test_a_run_that_begins_no_batch_leaves_the_one_that_is_open() -> None:
     world = World(DEADLINE)
     world.batches(3)

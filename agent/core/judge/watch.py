@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy
     from agent.core.query import Query
 
+#: A frame of ``ProgressReporter`` and ``ProgressContext``, as text.
+_MAKES_PROGRESS: Final = ".finishTrigger("
 #: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
 LATEST_SHARE: Final = 1.5
 
@@ -288,7 +290,7 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
     elif not query.life.terminated:
         query.watched.failure = None  # of a run before
     query.life.stopped = not failed and not late and not event.driver_ended
-    if lost:
+    if lost and not _was_committed(query, event):
         query.running.open_batch_id = batch_id
         _attempt_ended(query, batch_id, age, late=late, told=failed)
 
@@ -298,6 +300,12 @@ def _stop(query: Query, exception: str) -> bool:
     return stop.told_as_failure(
         exception, run_id=query.run.run_id, spark_version=query.run.spark_version
     )
+
+
+def _was_committed(query: Query, event: TerminatedEvent) -> bool:
+    """Whether it failed as Spark made its progress, which comes after the commit of a batch."""
+    written = not query.watched.monitor.asynchronous  # or the commit may not have been
+    return written and _MAKES_PROGRESS in (event.exception or "")
 
 
 def _attempt_ended(
