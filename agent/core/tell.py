@@ -404,6 +404,7 @@ def _costs(query: Query) -> Costs:
         sink=query.run.sink,
         trigger=query.run.trigger,
         conf=query.run.conf,
+        spark_version=query.run.spark_version,
         limited=query.batch.limited,
         asynchronous=query.watched.monitor.asynchronous,
         stuck_batch_id=stuck.open_batch_id if stuck.open_timeouts else None,

@@ -322,6 +322,34 @@ def test_progress_tracked_behind_the_batches_has_no_checkpoint_time_and_may_go_b
             ["agg: ", "changelogCheckpointing"],
         ),
         ({"operators": [StateCost("agg", 8.0, 4, {"changelog": 1.0, "checkpoint": 1.0})]}, []),
+        (
+            {
+                "operators": [StateCost("agg", 8.0, 4, {"checkpoint": 5.0})],
+                "spark_version": "3.5.2",
+            },
+            ["changelogCheckpointing", "the newest patch release"],
+        ),
+        (
+            {
+                "operators": [StateCost("agg", 8.0, 4, {"checkpoint": 5.0})],
+                "spark_version": "3.5.1",
+            },
+            [],
+        ),
+        (
+            {
+                "operators": [StateCost("agg", 8.0, 4, {"checkpoint": 5.0})],
+                "spark_version": "3.5.1.3-vendor",
+            },
+            [],
+        ),
+        (
+            {
+                "operators": [StateCost("agg", 8.0, 4, {"checkpoint": 5.0})],
+                "spark_version": "4.0",
+            },
+            ["changelogCheckpointing"],
+        ),
         ({"operators": [StateCost("agg", 8.0, None, {"checkpoint": 5.0})]}, []),
         ({"operators": [StateCost("ofTheFuture", None, None)]}, []),
         ({"stuck_batch_id": 7}, ["batch 7", "weir rescue"]),
@@ -362,6 +390,42 @@ def test_progress_behind_the_batches_is_not_advised_to_a_run_that_ends_by_itself
     world.send(world.driver.progress(9, 2.0, phases=phases, sink={"description": "KafkaTable"}))
     (said,) = world.view().advice
     assert "is not for this query, which is one that ends by itself" in said
+
+
+ROCKS = {"flush": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("version", "phases", "offline"),
+    [
+        ("", ROCKS, False),
+        ("3.5.9", ROCKS, False),
+        ("4.1.4", ROCKS, False),
+        ("4.2.0", ROCKS, True),
+        ("4.10.1", ROCKS, True),
+        ("4.2.0", {}, False),  # of Spark's default store it fails, and no query starts on it then
+    ],
+)
+def test_a_state_of_rocksdb_may_be_given_other_partitions_from_spark_4_2_on(
+    version: str, phases: dict[str, float], offline: bool
+) -> None:
+    (said,) = advise(
+        Costs(
+            batch_seconds=5.0,
+            phases={},
+            operators=[StateCost("agg", 8.0, 200, phases)],
+            sink="",
+            conf={},
+            limited=True,
+            asynchronous=False,
+            slots=2,
+            fixed_seconds=4.0,
+            spark_version=version,
+        ),
+        None,
+    )
+    assert "from a new checkpoint on" in said
+    assert ("_streamingCheckpointManager.repartition(checkpoint, 6)" in said) is offline
 
 
 @pytest.mark.parametrize(

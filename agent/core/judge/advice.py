@@ -11,6 +11,7 @@ A new one is a function of what the last batch cost, and its row in ``ADVICE``;
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,6 +35,13 @@ TASKS_PER_SLOT: Final = 3
 _KAFKA_TABLE: Final = re.compile(r"([\w.]+\$)?KafkaTable(@[0-9a-f]+)?")
 #: With these Spark refuses asynchronous progress tracking as the query starts.
 _ENDS_BY_ITSELF: Final = ("AvailableNow", "OneTime")
+#: The first release without the race between a commit and the upload of a snapshot, after which
+#: state cannot be loaded (SPARK-47568, SPARK-46796).
+SOUND_CHANGELOG: Final = (3, 5, 2)
+#: The first that gives a state other partitions: RocksDB's. Of another store it fails too late, and
+#: leaves a checkpoint on which no query starts.
+REPARTITIONS: Final = (4, 2)
+UNKNOWN: Final = (math.inf,)
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -71,6 +79,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     lost_batch_id: int | None = None  # one that was lost again and again, and never for its age
     kept: tuple[Kept, ...] = ()  # sources held at what their job configured
     trigger: str = ""  # empty: nobody told it
+    spark_version: str = ""  # empty: not known
 
 
 class Advice(NamedTuple):
@@ -147,9 +156,11 @@ def _of_logs(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
 
 
 def _of_state(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
+    if _release(costs) < SOUND_CHANGELOG:
+        return
     for operator in costs.operators:
         said = changelog_advice(
-            provider="RocksDB" if operator.phases else costs.conf.get(PROVIDER, ""),
+            provider=_provider(costs, operator),
             changelog=_changelog(costs, operator),
             commit_seconds=operator.commit_seconds,
             tasks=operator.partitions,
@@ -166,12 +177,21 @@ def _of_partitions(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
     if not 0 < enough < partitions:
         return
     spent = min(costs.fixed_seconds, costs.batch_seconds or 0.0)
+    offline = ""
+    rocks = all("RocksDB" in _provider(costs, operator) for operator in costs.operators)
+    if rocks and REPARTITIONS <= _release(costs) < UNKNOWN:
+        offline = (
+            "; or, with the query stopped and its last batch committed, by "
+            f"spark._streamingCheckpointManager.repartition(checkpoint, {enough}), which Spark has "
+            "not made public yet: take a `weir savepoint` before"
+        )
     if worth(spent * (1.0 - enough / partitions), costs.batch_seconds):
         yield (
             f"its state lies in {partitions} partitions and {costs.slots} tasks run at once: "
             f"{figure(spent)} s of a batch of {figure(costs.batch_seconds or 0.0)} s "
             f"are spent on tasks and their files whatever they read. {enough} partitions would do "
-            "(spark.sql.shuffle.partitions), from a new checkpoint on: one keeps its number"
+            "(spark.sql.shuffle.partitions), from a new checkpoint on: one keeps its "
+            f"number{offline}"
         )
 
 
@@ -182,6 +202,17 @@ def _of_kept_limits(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
             "never exceeded unasked; above_configured would let a batch take about "
             f"{figure(kept.wanted)} {kept.unit}"
         )
+
+
+def _provider(costs: Costs, operator: StateCost) -> str:
+    """The class of its store, as far as it is known."""
+    return "RocksDB" if operator.phases else costs.conf.get(PROVIDER, "")
+
+
+def _release(costs: Costs) -> tuple[float, ...]:
+    """Of Spark, as numbers."""
+    told = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", costs.spark_version)
+    return UNKNOWN if told is None else tuple(float(one or 0) for one in told.groups())
 
 
 def _changelog(costs: Costs, operator: StateCost) -> bool | None:
@@ -243,7 +274,7 @@ ADVICE: Final = (
         (
             (
                 "state commits take the time while whole snapshots are uploaded",
-                "changelog checkpointing",
+                "changelog checkpointing, from Spark 3.5.2 on",
             ),
         ),
     ),
@@ -255,7 +286,10 @@ ADVICE: Final = (
                     "state lies in far more partitions than tasks run at once, and tasks cost time "
                     "however few rows they read"
                 ),
-                "fewer `spark.sql.shuffle.partitions`, with a new checkpoint",
+                (
+                    "fewer `spark.sql.shuffle.partitions`, with a new checkpoint; of RocksDB "
+                    "offline as well, from Spark 4.2 on"
+                ),
             ),
         ),
     ),

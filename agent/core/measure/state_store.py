@@ -125,5 +125,6 @@ def changelog_advice(
     return (
         f"each state partition commits for {each:.3g} s of a batch of {batch_seconds:.3g} s while "
         "whole snapshots are uploaded with every commit: set "
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled to true"
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled to true, on the "
+        "newest patch release of this Spark, as older ones have faults in it that break state"
     )
