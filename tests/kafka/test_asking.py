@@ -44,6 +44,7 @@ def read(agent: AgentProcess, sequence: int, topic: str, offsets: dict[str, int]
     event = wire.progress(sequence, name="enrich", batch_id=sequence, time=time.time(), limit=None)
     event.pop("limits", None)
     (source, *_) = event["body"]["sources"]
+    source["description"] = f"KafkaV2[Subscribe[{topic}]]"
     source["startOffset"] = {topic: dict.fromkeys(offsets, 0)}
     source["endOffset"] = source["latestOffset"] = {topic: offsets}
     event["body"]["sources"] = [source]
@@ -92,6 +93,7 @@ class Told:
         event["body"]["timestamp"] = format_time(begun)
         event["body"]["durationMs"]["triggerExecution"] = int(1000 * (time.time() - begun))
         (source, *_) = event["body"]["sources"]
+        source["description"] = f"KafkaV2[Subscribe[{self.topic}]]"
         offsets = {"startOffset": start, "endOffset": end, "latestOffset": latest}
         source |= {name: {self.topic: {"0": offset}} for name, offset in offsets.items()}
         (limit,) = event["limits"]

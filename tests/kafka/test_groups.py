@@ -48,6 +48,7 @@ def read(agent: AgentProcess, sequence: int, topic: str, *offsets: int) -> None:
     event.pop("limits", None)
     (source, *_) = event["body"]["sources"]
     ends = {str(partition): offset for partition, offset in enumerate(offsets)}
+    source["description"] = f"KafkaV2[Subscribe[{topic}]]"
     source["startOffset"] = {topic: dict.fromkeys(ends, 0)}
     source["endOffset"] = source["latestOffset"] = {topic: ends}
     event["body"]["sources"] = [source]
