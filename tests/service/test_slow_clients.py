@@ -200,6 +200,11 @@ def test_what_waits_to_be_read_is_bounded_and_who_reads_gets_all(
 ) -> None:
     with agent_with(tmp_path, waiting_bytes=4_000_000) as agent:
         many(agent, 300)
+
+        def audited() -> bool:
+            return agent.http.get("/v1/queries").text.count('"check"') >= 300
+
+        until(audited, "what is found of each query")
         size = len(agent.http.get("/v1/queries").content)
         assert size > 500_000
         process = psutil.Process(agent.process.pid)
