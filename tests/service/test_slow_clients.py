@@ -202,7 +202,7 @@ def test_what_waits_to_be_read_is_bounded_and_who_reads_gets_all(
         many(agent, 300)
 
         def audited() -> bool:
-            return agent.http.get("/v1/queries").text.count('"check"') >= 300
+            return agent.http.get("/v1/queries").text.count("sink_at_least_once") >= 300
 
         until(audited, "what is found of each query")
         size = len(agent.http.get("/v1/queries").content)
