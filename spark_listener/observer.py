@@ -83,6 +83,10 @@ class Run:
     told: int | None = None  # the number of the first word of what is configured
     began: tuple[float, float] = (0.0, 0.0)  # the running batch: by Spark's clock, monotonic
 
+    def heard(self) -> None:
+        """Spark's bus told of it: what it has not told yet, as an end, may only be late."""
+        self.silent_beats, self.silent_since = 0, 0.0
+
     def age_seconds(self, started_epoch_seconds: float) -> float:
         """Of the batch that runs; the wall clock, which may be set, is looked at once a batch."""
         now = time.monotonic()
@@ -386,6 +390,7 @@ class Observer:
             limits = [] if run is None else self._limits(run, progress)
             beside: dict[str, Any] = {"limits": limits}
             if run is not None:
+                run.heard()
                 # For an agent that has not heard the start: it would not know when a batch is due.
                 beside["trigger"] = run.query.trigger
             work = None if run is None else self._cluster.work(progress.run_id, progress.batch_id)
@@ -403,6 +408,7 @@ class Observer:
             run = self._runs.get(item.run_id)
             body = {"id": item.query_id, "runId": item.run_id}
             if run is not None:
+                run.heard()
                 body["name"] = run.query.name or ""
             self._outbox.put("idle", moment, _json(body), origin=item.clock_origin)
         else:

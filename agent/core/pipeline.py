@@ -66,10 +66,12 @@ def started(
     if event.run_id in query.run.past_runs:
         return
     if event.run_id != query.run.run_id:
+        none_open = not query.run.run_id or query.ended_with_all_read()
         watch.begins(query, event.id, event.run_id, time, policy)
         # Limits are told of a query that was found running. After a batch that is run again Kafka's
-        # newer connectors look what there is, before it the others.
-        if not event.limits and query.running.open_batch_id is None:
+        # newer connectors look what there is, before it the others; of a run that broke off nobody
+        # knows whether one was open, if no heartbeat told it.
+        if not event.limits and none_open:
             query.watched.lateness.run_time = time
     elif query.life.left:
         query.life.begin()

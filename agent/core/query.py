@@ -401,6 +401,12 @@ class Query(msgspec.Struct):
         if query_id == run.query_id and not known and time < run.begun_time:
             run.past_runs = [*run.past_runs[-(MOST_PAST_RUNS - 1) :], run_id]
 
+    def ended_with_all_read(self) -> bool:
+        """Whether its last run left nothing that waited: then no batch of it is open either."""
+        stopped = self.life.terminated and self.life.stopped
+        none_left = self.running.open_batch_id is None and not self.left_rows()
+        return stopped and self.run.batches > 0 and none_left
+
     def begin_run(self, query_id: str, run_id: str, time: float) -> None:
         """A run that was not known: what one run counts starts anew, what is learned stays."""
         if query_id != self.run.query_id:

@@ -138,6 +138,8 @@ def test_rows_come_from_the_sources_where_the_event_log_has_none_at_the_top() ->
         (None, {"t": {"0": 1}}, None),
         ({"t": {"x": 1}}, {"t": {"x": 2}}, None),
         ({"T-1.a_b": {"0": 10}}, {"T-1.a_b": {"0": 12}}, 2),
+        # Brokers that speak as Kafka's do name topics otherwise.
+        ({"/apps/s:t": {"0": 10}}, {"/apps/s:t": {"0": 12}}, 2),
         # Alibaba's LogHub, project and store: times, of which a difference is no number of rows.
         ({"p#s": {"0": 1409569200}}, {"p#s": {"0": 1409569260}}, None),
         ("{broken", "{broken", None),

@@ -47,6 +47,10 @@ def in_python(java: str) -> str:
         in_python("java.io.InterruptedIOException: Interrupted waiting to send to the namenode"),
         in_python("java.nio.channels.ClosedByInterruptException\n\tat a.B.c(B.java:1)"),
         in_python(
+            "java.io.InterruptedIOException: Interrupted while waiting for IO on channel "
+            "java.nio.channels.SocketChannel[connected]. 60000 millis timeout left."
+        ),
+        in_python(
             "org.apache.spark.SparkException: Job 7 cancelled Query events [id = "
             f"{OTHER}, runId = {RUN}] was stopped"
         ),
@@ -68,6 +72,7 @@ def test_what_a_stop_throws_in_a_function_of_python_is_a_stop(exception: str) ->
         in_python(f"{IN_TASK}java.lang.InterruptedException\n\tat a.B.c(B.java:1)"),
         in_python("java.io.InterruptedIOException: timeout\n\tat okhttp3.RealCall.exit(R.kt)"),
         in_python("java.net.SocketTimeoutException: Read timed out"),
+        in_python("java.io.InterruptedIOException: executor rejected"),
         in_python(f"java.io.IOException: /out/{RUN} is not empty"),
         f"{CANCELLED}{RUN}",  # of a function of the JVM Spark 3.5 knows its stop
         "java.lang.InterruptedException",

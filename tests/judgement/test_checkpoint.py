@@ -208,11 +208,19 @@ AFTER_THE_COMMIT = """java.lang.NullPointerException: Cannot invoke "IterableOps
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("heard", [False, True])
-def test_a_batch_that_fails_as_it_is_told_of_was_committed(heard: bool, asynchronous: bool) -> None:
+@pytest.mark.parametrize("runs_before", [0, 3])
+def test_a_batch_that_fails_as_it_is_told_of_was_committed(
+    heard: bool, asynchronous: bool, runs_before: int
+) -> None:
+    """Also one that runs before it left open, as where Spark 4.1 does so."""
     world = World(DEADLINE)
     conf = {"asyncProgressTrackingEnabled": "true"} if asynchronous else {}
     world.send(world.driver.started(conf=conf))
     world.batches(3)
+    for number in range(runs_before):
+        world.send(world.driver.heartbeat(3, 5.0), world.driver.terminated("java.lang.Boom: x"))
+        world.driver.run_id = f"r-before-{number}"
+        world.send(world.driver.started(conf=conf))
     if heard:
         world.send(world.driver.heartbeat(3, 5.0))
     world.driver.time += 1.0
@@ -221,11 +229,22 @@ def test_a_batch_that_fails_as_it_is_told_of_was_committed(heard: bool, asynchro
     (query,) = world.fleet._roster
     assert (query.running.open_batch_id == 3) is asynchronous
     assert ((judged.spiral.replay_amplification or 0.0) > 1.0) is asynchronous
-    assert world.view().totals.batches["failed"] == 1
+    assert (judged.spiral.phase == "dead") is (asynchronous and runs_before > 0)
+    assert world.view().totals.batches["failed"] == 1 + runs_before
     world.driver.run_id = "r-2"
     world.send(world.driver.started(conf=conf))
     world.send(world.driver.progress(500, 2.0, batch_id=4))
     assert "replayed" not in world.view().totals.batches
+
+
+def test_what_a_query_of_its_function_fails_with_says_nothing_of_its_own_commit() -> None:
+    inner = "org.apache.spark.SparkException: inner\n\tat a.B.c(B.scala:1)\nCaused by: "
+    world = World(DEADLINE)
+    world.send(world.driver.started())
+    world.batches(3)
+    world.send(world.driver.heartbeat(3, 5.0), world.driver.terminated(inner + AFTER_THE_COMMIT))
+    (query,) = world.fleet._roster
+    assert query.running.open_batch_id == 3
 
 
 def test_a_run_that_begins_no_batch_leaves_the_one_that_is_open() -> None:

@@ -170,7 +170,8 @@ class Lateness(msgspec.Struct):
             if operator.dropped_rows is not None and not (complete and operator.name == _AGGREGATES)
         ]
         first_of_run = self.of_past_run
-        seen = self.drops and not first_of_run
+        none_drops = complete and bool(batch.operators) and not dropped
+        seen = self.drops and not first_of_run and not none_drops
         self.drops, self.of_past_run = seen or (batch.has_watermark and bool(dropped)), False
         if not self.drops:
             return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from agent.core.judge import spiral
 from agent.core.judge.failure import cause as failure
 from agent.core.judge.failure import stop
+from agent.core.judge.failure.exception_text import chain_of
 from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
 from agent.core.judge.lateness import OBEYED_BATCHES
 from agent.core.judge.spiral import Batch, Limited, Surroundings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 #: A frame of ``ProgressReporter`` and ``ProgressContext``, as text.
-_MAKES_PROGRESS: Final = ".finishTrigger("
+_MAKES_PROGRESS: Final = ".finishTrigger"
 #: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
 LATEST_SHARE: Final = 1.5
 
@@ -290,7 +291,10 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
     elif not query.life.terminated:
         query.watched.failure = None  # of a run before
     query.life.stopped = not failed and not late and not event.driver_ended
-    if lost and not _was_committed(query, event):
+    if failed and _was_committed(query, event):
+        query.running.open_batch_id = None  # Spark runs the one that is open first, if one is
+        query.watched.spiral.forget_open()
+    elif lost:
         query.running.open_batch_id = batch_id
         _attempt_ended(query, batch_id, age, late=late, told=failed)
 
@@ -304,8 +308,11 @@ def _stop(query: Query, exception: str) -> bool:
 
 def _was_committed(query: Query, event: TerminatedEvent) -> bool:
     """Whether it failed as Spark made its progress, which comes after the commit of a batch."""
-    written = not query.watched.monitor.asynchronous  # or the commit may not have been
-    return written and _MAKES_PROGRESS in (event.exception or "")
+    if query.watched.monitor.asynchronous:
+        return False  # the commit may not have been written
+    # Its own, and no query's that its function runs.
+    frames = chain_of(event.exception or "")[0].java
+    return any(frame.endswith(_MAKES_PROGRESS) for frame in frames)
 
 
 def _attempt_ended(

@@ -139,7 +139,9 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
 #: Kinds that a service gives: in the user's function that writes a batch they are the sink's.
 _OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "absent", "said"))
 #: Classes of these kinds are thrown for a want of rights, or for a rate, as well: the words tell.
-_SPOKEN_OVER: Final = frozenset(("gone", "unreachable", "denied", "throttled"))
+_SPOKEN_OVER: Final = frozenset(("gone", "unreachable", "throttled"))
+#: Of a want of rights, too, where Amazon's MSK has too many of its clients connect.
+_FOR_A_RATE: Final = "SaslAuthenticationException"
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "said": "unknown", "": "unknown"}
 
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
@@ -310,6 +312,7 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         not kind
         or words[0] in ("disk", "memory")
         or (kind in _SPOKEN_OVER and words[0] in ("denied", "throttled"))
+        or (link.simple == _FOR_A_RATE and words[0] == "throttled")
         or (kind == "absent" and words[0] == "gone")
         or kind == words[0]
         or (words[1] in ("state", "checkpoint") and kind != "memory")

@@ -17,7 +17,8 @@ _INTERRUPTED: Final = frozenset(
     ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
 )
 #: What else ends so: a task that its executor's side interrupts, a client that waited too long.
-_OF_OTHERS: Final = re.compile(r"(?i)Lost task|time[d -]*out")
+#: Hadoop tells how much of its time-out was left as it was interrupted.
+_OF_OTHERS: Final = re.compile(r"(?i)Lost task|time[d -]*out(?! left)|executor rejected")
 
 
 def told_as_failure(exception: str, *, run_id: str, spark_version: str) -> bool:
