@@ -133,6 +133,19 @@ def test_another_source_whose_offsets_look_like_kafka_s_is_no_concern_of_brokers
     assert bool(one.readings()) is held
 
 
+def test_what_an_agent_before_took_for_kafka_s_is_given_up() -> None:
+    one, driver = fleet(), Driver()
+    source = {**reading(t={"0": 7}), "description": ""}
+    send(one, driver, driver.progress(9, 1.0, sources=[source]))
+    assert one.committed() == {KEY: {("t", "0"): 7}}
+    again = Fleet.restore(Policy(), one.changes(), started_time=driver.time)
+    again.keep_offsets()
+    source["description"] = "org.apache.spark.sql.eventhubs.EventHubsSource@1a2b"
+    send(again, driver, driver.progress(9, 1.0, sources=[source]))
+    assert not again.readings()
+    assert again.committed() == {}
+
+
 def test_of_two_sources_of_one_partition_the_one_behind_counts() -> None:
     one, driver = fleet(), Driver()
     both = [reading(t={"0": 7, "1": 3}), reading(t={"0": 5}), reading(u={"0": -1})]
