@@ -763,3 +763,17 @@ def test_what_is_scraped_is_relabelled_as_the_values_say(
     assert {key: endpoint[key] for key in rules} == rules
     (plain,) = of(chart.render(MATRIX[f"{mode}-monitored"]), kind)
     assert not set(rules) & set(plain["spec"][endpoints][0])
+
+
+def test_the_drivers_secret_is_a_volume_that_spark_may_name() -> None:
+    """Spark calls it by the Secret's name and "-volume"."""
+    name = "streaming-platform-production-eu-central-1-of-weir"
+    values = chart.merged(MATRIX["shared-monitored"], {"fullnameOverride": name})
+    (drivers,) = [
+        secret["metadata"]["name"]
+        for secret in of(chart.render(values), "Secret")
+        if "driver-token" in secret["metadata"]["name"]
+    ]
+    assert len(name) == 50
+    assert len(f"{drivers}-volume") <= 63
+    assert drivers in chart.notes(values)

@@ -51,7 +51,8 @@ weir.agent/instance: {{ .Release.Name | quote }}
 {{/* The Secret with the token that opens events alone; empty where drivers have the one that opens all. */}}
 {{- define "weir.driverSecretName" -}}
 {{- if .Values.token.create -}}
-{{- printf "%s-driver-token" (include "weir.fullname" .) -}}
+{{- /* Spark mounts it as a volume of its name and "-volume", of 63 characters at most. */ -}}
+{{- printf "%s-driver-token" (include "weir.fullname" . | trunc 43 | trimAll "-.") -}}
 {{- else -}}
 {{- default "" .Values.token.driverSecret -}}
 {{- end -}}
