@@ -524,8 +524,12 @@ class Query(msgspec.Struct):
         if arriving is None or not seconds:
             return arriving
         cycle = max(seconds, self.run.trigger_seconds)
-        free = [s for s in self.sources if s.arrival_rows is None and s not in self.steered()]
-        return arriving + sum([source.rows or 0 for source in free]) / cycle
+        rows = 0
+        for source in self.sources:
+            free = source.ratio is None or not source.controllable
+            if free and source.arrival_rows is None:
+                rows += source.rows or 0
+        return arriving + rows / cycle
 
     def untold(self) -> bool:
         """Whether a log has rows of a source in this run, and never what waits there.

@@ -16,7 +16,6 @@ from agent.core.decode.events import MOST_SECONDS
 from agent.core.judge import attention, batch_ends, lateness, spiral, starved, watch
 from agent.core.judge.advice import Costs, Kept, StateCost, advise
 from agent.core.judge.alignment import AlignmentView
-from agent.core.judge.attention import LATE_TARGETS
 from agent.core.judgement import (
     UNJUDGED,
     CheckpointView,
@@ -94,7 +93,7 @@ def _hangs(query: Query, running_seconds: float, policy: Policy) -> bool:
         return False
     # A sink that compacts its log with every tenth batch: where two took so long, one more does.
     longest = sorted([batch.seconds for batch in query.watched.spiral.batches])[-2:]
-    if len(longest) == 2 and age <= LATE_TARGETS * query.run.beyond(longest[0]):
+    if len(longest) == 2 and age <= attention.LATE_TARGETS * query.run.beyond(longest[0]):
         return False
     # After a pause, or where more arrives, a batch without a limit is larger than the last one.
     return age > HUNG_FACTOR * (_should_take(query) or 0.0)

@@ -326,6 +326,19 @@ def test_a_query_that_is_no_smaller_drops_as_many_is_not_held() -> None:
     assert world.view().late_rows_held is True
 
 
+def dropped_at(time: float, rows: int) -> dict[str, Any]:
+    """What a batch tells of its rows: the newest is of ``time``, so many were dropped as late."""
+    return {
+        "eventTime": {
+            "min": format_time(time - 1.0),
+            "max": format_time(time),
+            "avg": format_time(time - 0.5),
+            "watermark": format_time(time - 11.0),
+        },
+        "stateOperators": [{"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": rows}],
+    }
+
+
 @pytest.mark.parametrize(("later", "blamed"), [(1, True), (2, True), (3, False)])
 def test_a_smaller_batch_is_blamed_for_rows_that_fall_late_up_to_two_batches_later(
     later: int, blamed: bool
@@ -334,20 +347,7 @@ def test_a_smaller_batch_is_blamed_for_rows_that_fall_late_up_to_two_batches_lat
     world = World(policy("guard"))
     for number in range(20):
         time, cut = world.driver.time, number == 10
-        body = {
-            "eventTime": {
-                "min": format_time(time - 1.0),
-                "max": format_time(time),
-                "avg": format_time(time - 0.5),
-                "watermark": format_time(time - 11.0),
-            },
-            "stateOperators": [
-                {
-                    "operatorName": "stateStoreSave",
-                    "numRowsDroppedByWatermark": 50 * (number == 10 + later),
-                }
-            ],
-        }
+        body = dropped_at(time, 50 * (number == 10 + later))
         rows, limit = (300, 300) if cut else (1000, CONFIGURED)
         world.send(
             world.driver.progress(
@@ -364,17 +364,7 @@ def test_so_is_one_for_a_list_of_files_that_the_next_batch_reads_to_its_end() ->
     for number in range(20):
         time, cut = world.driver.time, number == 10
         late = 50 * (number == 13)  # two after the one that read the list
-        body = {
-            "eventTime": {
-                "min": format_time(time - 1.0),
-                "max": format_time(time),
-                "avg": format_time(time - 0.5),
-                "watermark": format_time(time - 11.0),
-            },
-            "stateOperators": [
-                {"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": late}
-            ],
-        }
+        body = dropped_at(time, late)
         event = world.driver.progress(1000, 1.0, limit=3 if cut else None, backlog=7 * cut, **body)
         event["limits"][0] |= {"source_class": FILES.classes[0], "admitted": 3 if cut else 10}
         world.send(event)

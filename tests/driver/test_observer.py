@@ -888,21 +888,27 @@ class Failure:
         return "STREAM_FAILED"
 
 
+def ended(monkeypatch: pytest.MonkeyPatch, *, failed: bool) -> tuple[Watched, Session]:
+    """A query of a session that has ended, and of which no event has told so."""
+    failure = Failure(defined=failed)
+    query = Query.__new__(Query)
+    query.execution, query.id, query.run_id, query.name = failure, "q", "r", "enrich"
+    monkeypatch.setattr(Query, "active", lambda _: False)
+    watched, session = Watched(query), Session(control=True)  # type: ignore[arg-type]
+    watched.run.session = session  # type: ignore[assignment]
+    watched.observer._sessions.add(session)  # type: ignore[arg-type]
+    watched.observer._gateway = failure
+    return watched, session
+
+
 @pytest.mark.parametrize("failed", [True, False])
 def test_a_query_that_had_ended_when_its_session_was_detached_is_told_as_ended(
     monkeypatch: pytest.MonkeyPatch, *, failed: bool
 ) -> None:
     """As in a job whose last lines detach: Spark's own word of it comes too late, or is in hand."""
-    failure = Failure(defined=failed)
-    query = Query.__new__(Query)
-    query.execution, query.id, query.run_id, query.name = failure, "q", "r", "enrich"
-    monkeypatch.setattr(Query, "active", lambda _: False)
-    watched = Watched(query)  # type: ignore[arg-type]
-    observer, session = watched.observer, Session(control=True)
-    watched.run.session = session  # type: ignore[assignment]
-    observer._sessions.add(session)  # type: ignore[arg-type]
+    watched, session = ended(monkeypatch, failed=failed)
+    observer = watched.observer
     observer._cluster = Cluster()  # type: ignore[assignment]
-    observer._gateway = failure
     observer._leave(session)  # type: ignore[arg-type]
     observer._take(Captured("terminated", time.time(), run_id="r", session=session))  # type: ignore[arg-type]
     ((kind, body),) = watched.told
@@ -924,15 +930,8 @@ def test_an_end_that_the_listener_bus_lost_is_told_as_of_when_it_was_seen(
     monkeypatch: pytest.MonkeyPatch, *, failed: bool
 ) -> None:
     """The driver lives: its silence of this query would page as a driver that is gone."""
-    failure = Failure(defined=failed)
-    query = Query.__new__(Query)
-    query.execution, query.id, query.run_id, query.name = failure, "q", "r", "enrich"
-    monkeypatch.setattr(Query, "active", lambda _: False)
-    watched = Watched(query)  # type: ignore[arg-type]
-    observer, session = watched.observer, Session(control=True)
-    watched.run.session = session  # type: ignore[assignment]
-    observer._sessions.add(session)  # type: ignore[arg-type]
-    observer._gateway = failure
+    watched, session = ended(monkeypatch, failed=failed)
+    observer = watched.observer
     moments: list[str] = []
     put = observer._outbox.put
 

@@ -232,9 +232,9 @@ class Cost(msgspec.Struct):
         """What slow batches take beside, in the mean of all: the curve is of the others.
 
         A log that is compacted with every tenth batch, a collector's pause: no batch is expected to
-        be the one, and what arrives must be digested all the same. By the renewals, of
-        which there is one fewer, so the worst is left out; forgotten once there was none for as
-        long as all of them took.
+        be the one, and what arrives must be digested all the same. By the renewals, of which there
+        is one fewer, so the worst is left out; forgotten once there was none for as long as all of
+        them took.
         """
         known = self._slow_of_late()
         return known.chance * known.seconds

@@ -131,7 +131,7 @@ class Source(msgspec.Struct):
         """What its limit counts, of so many rows; where units get denser, ``room`` times as many.
 
         Of the ratio a part is learned with every batch: transactions that grow, the head of a topic
-        that was compacted. A batch that is as dense as the last one keeps the room all the same.
+        that was compacted. A batch as dense as the last one (``densest``) keeps the room.
         """
         return rows / max(self.ratio or 1.0, (self.last_rows_per_unit or 0.0) / room)
 
