@@ -239,8 +239,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{series('weir_attention', level='hung')} == 1",
         hold="2m",
         why="Hung already means past the deadline, or without one longer than 30 s, six targets "
-        "and six times the last batch. Two minutes more let a first batch after a start warm up. "
-        "Kept for five minutes: a scrape that fails is no end.",
+        "and six times the shorter of the last two batches. Two minutes more let a first batch "
+        "after a start warm up. Kept for five minutes: a scrape that fails is no end.",
         keep=_OVER_A_GAP,
         summary=f"{_QUERY}: a batch hangs",
         description="The running batch is past its deadline or, where none is known, six times as "

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy
     from agent.core.query import Query
 
-#: Without a deadline a batch counts as hung after this many times the target, the last batch and
+#: Without a deadline a batch counts as hung after this many times the target, the last batches and
 #: what its rows should take.
 HUNG_FACTOR: Final = 6.0
 HUNG_SECONDS: Final = 30.0
@@ -88,7 +88,9 @@ def _hangs(query: Query, running_seconds: float, policy: Policy) -> bool:
     settings, age = query.settings(policy), query.run.beyond(running_seconds)
     if settings.deadline_seconds is not None:
         return age > settings.deadline_seconds
-    usual = max(settings.target_seconds, query.run.beyond(query.batch.seconds or 0.0))
+    # The shorter of the last two, as one may have sat out an outage.
+    lately = min(query.watched.monitor.usual[-2:], default=0.0)
+    usual = max(settings.target_seconds, query.run.beyond(lately))
     if age <= max(HUNG_SECONDS, HUNG_FACTOR * usual):
         return False
     # A sink that compacts its log with every tenth batch: where two took so long, one more does.

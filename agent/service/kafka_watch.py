@@ -205,6 +205,7 @@ class KafkaWatch:
                         for one in (asked.offsets, asked.planned)
                         if asked.query_id == reading.query_id
                     ],
+                    rests_seconds=reading.rests_seconds,
                 )
                 fleet.hear_partitions(
                     key, reading.query_id, source, self._marked(views), now, valid_seconds=valid

@@ -409,8 +409,10 @@ def test_of_two_sources_the_one_whose_rows_are_deleted_soon_is_read_in_time() ->
         receipt = world.send(world.driver.progress(sum(limits), seconds, limits=said, sources=read))
         for grant in receipt.grants:
             limits[grant.source] = grant.limit or limits[grant.source]
-        for index, (waits, left) in enumerate(zip(backlogs, (30.0, None), strict=True)):
-            view = PartitionView(index, "t", str(index), waits, 0, left)
+        for index, (waits, needs) in enumerate(zip(backlogs, (2_000.0, None), strict=True)):
+            view = PartitionView(
+                index, "t", str(index), waits, 0, None, pressing_rows_per_second=needs
+            )
             world.fleet.hear_partitions(KEY, "q-1", index, [view], world.now)
     assert limits[0] / (0.5 + sum(limits) / 10_000) >= 2_000.0 * 0.95
 
@@ -1102,6 +1104,23 @@ def test_a_batch_as_long_as_two_of_late_were_is_not_hung() -> None:
         assert (world.view().state == "stalled") is hangs
         world.send(world.driver.heartbeat(batch_id, 290.0))
         assert world.view().state == "stalled"
+
+
+def test_a_batch_that_sat_out_an_outage_says_nothing_of_how_long_the_next_may_take() -> None:
+    world = World()
+    world.batches(9)
+    world.send(world.driver.progress(1_000, 2_400.0))
+    world.send(world.driver.heartbeat(world.driver.batch_id + 1, 300.0))
+    assert world.view().state == "stalled"
+
+
+def test_batches_that_double_one_after_the_other_are_not_hung() -> None:
+    world = World()
+    world.batches(9)
+    for seconds in (5.0, 10.0, 20.0, 40.0):
+        world.send(world.driver.progress(1_000, seconds))
+    world.send(world.driver.heartbeat(world.driver.batch_id + 1, 80.0))
+    assert world.view().state != "stalled"
 
 
 def test_the_first_batch_of_a_run_from_a_checkpoint_taken_back_runs() -> None:

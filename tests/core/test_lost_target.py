@@ -84,7 +84,9 @@ class Plant:
         self.rows.append(rows)
         if self.pressing_rows:
             left = int(self.left_rows)
-            held = PartitionView(0, "t", "0", left, 0, left / self.pressing_rows)
+            held = PartitionView(
+                0, "t", "0", left, 0, None, pressing_rows_per_second=self.pressing_rows
+            )
             self.fleet.hear_partitions(KEY, "q-1", 0, [held], self.driver.time)
 
     def learn(self) -> Plant:

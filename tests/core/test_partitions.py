@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.decode.kafka_offsets import Held
-from agent.core.measure.partitions import Margin, PartitionView, Watched, soonest_loss_seconds
+from agent.core.measure.partitions import PartitionView, Watched, soonest_loss_seconds
+from agent.core.measure.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,14 +244,213 @@ def test_the_nearest_loss_of_all() -> None:
     assert soonest_loss_seconds(views[:1]) is None
 
 
-@given(st.lists(st.tuples(st.floats(0.1, 1000.0), st.floats(-1e6, 1e9)), min_size=1, max_size=200))
-def test_a_margin_stays_small_and_never_says_less_than_now(seen: list[tuple[float, float]]) -> None:
-    margin, time = Margin(), 0.0
-    for seconds, value in seen:
-        time += seconds
-        margin.add(time, value)
-    assert len(margin.times) <= 41
-    assert margin.times[-1] == time
-    assert margin.values[-1] == seen[-1][1]
-    left = margin.gone_in_seconds()
-    assert left is None or left >= 0.0
+def told(
+    read_to: Callable[[int], int],
+    *,
+    rate: int,
+    keeps_seconds: int,
+    begin: int,
+    end: int,
+    segment_seconds: int = 1,
+    rests_seconds: float = 0.0,
+    every: int = 5,
+) -> list[tuple[int, float | None]]:
+    """What each look tells, of a partition that gets ``rate`` rows a second from 0 on."""
+    watched, found = Watched(), []
+    for time in range(begin, end, every):
+        deleted = max(0, time - keeps_seconds) // segment_seconds * segment_seconds
+        held = {ONE: Held(deleted * rate, time * rate)}
+        (view,) = watched.observe(
+            0,
+            {ONE: read_to(time)},
+            held,
+            {"orders": float(keeps_seconds)},
+            float(time),
+            rests_seconds=rests_seconds,
+        )
+        if view.lost_rows:
+            break
+        found.append((time, view.retention_loss_seconds))
+    return found
+
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(("every", "healthy_hours"), [(5, 1), (20, 1), (60, 48)])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_loss_is_told_in_good_time_however_long_all_was_well(
+    every: int, healthy_hours: int, share: float
+) -> None:
+    """A day is kept; its batches take 30 s, until it reads but a share of what comes."""
+    healthy = DAY + healthy_hours * 3600
+
+    def read_to(time: int) -> int:
+        batch = time // 30 * 30
+        return 100 * int(min(batch, healthy) + share * max(0, batch - healthy) - 30)
+
+    loss = healthy + DAY / (1.0 - share)  # 30 s of it went before
+    hours = 4 * 3600
+    seen = told(read_to, rate=100, keeps_seconds=DAY, begin=DAY, end=int(loss), every=every)
+    near = [time for time, seconds in seen if seconds is not None and seconds < hours]
+    assert near
+    assert near[0] == pytest.approx(loss - hours, abs=0.1 * hours)
+    later = [seconds for time, seconds in seen if time > near[0] + 60]
+    assert all(seconds is not None and seconds < hours for seconds in later)
+
+
+@pytest.mark.parametrize("batch_seconds", [30, 47, 120, 280, 700, 1000, 3600])
+@pytest.mark.parametrize("segment_seconds", [1, 1800, 3600])
+def test_a_reader_that_falls_behind_is_told_of_all_the_while(
+    batch_seconds: int, segment_seconds: int
+) -> None:
+    """It reads nine tenths, a batch at a time, and it takes what waits at each one's begin."""
+
+    def read_to(time: int) -> int:
+        return 100 * int(0.9 * (time // batch_seconds * batch_seconds))
+
+    begin = 20_000
+    seen = told(
+        read_to,
+        rate=100,
+        keeps_seconds=4 * 3600,
+        begin=begin,
+        end=60_000,
+        segment_seconds=segment_seconds,
+        rests_seconds=batch_seconds,
+    )
+    settled = [loss for time, loss in seen if time > begin + 3 * batch_seconds]
+    assert None not in settled
+
+
+@pytest.mark.parametrize(
+    ("trigger_seconds", "keeps_seconds", "gap"),
+    [(600, 10_800, 60), (900, 7200, 30), (1800, 14_400, 60), (3600, 14_400, 60), (7200, DAY, 60)],
+)
+@pytest.mark.parametrize("rows_per_gap", [1, 6000])
+def test_one_that_reads_all_with_each_trigger_loses_nothing(
+    trigger_seconds: int, keeps_seconds: int, gap: int, rows_per_gap: int
+) -> None:
+    def read_to(time: int) -> int:
+        return (time - 5) // trigger_seconds * trigger_seconds // gap * rows_per_gap
+
+    watched, found = Watched(), []
+    for time in range(10 * keeps_seconds, 10 * keeps_seconds + 5 * trigger_seconds, 5):
+        held = {ONE: Held((time - keeps_seconds) // gap * rows_per_gap, time // gap * rows_per_gap)}
+        (view,) = watched.observe(
+            0,
+            {ONE: read_to(time)},
+            held,
+            {"orders": float(keeps_seconds)},
+            float(time),
+            rests_seconds=trigger_seconds + 10.0,
+        )
+        found.append(view.retention_loss_seconds)
+    assert not [loss for loss in found if loss is not None and loss < 2.0 * keeps_seconds]
+
+
+@pytest.mark.parametrize(("lag", "keeps_seconds"), [(600, 10_800), (4500, DAY)])
+def test_a_lag_that_stays_is_no_loss_when_the_agent_starts(lag: int, keeps_seconds: int) -> None:
+    """Its rows came before anybody looked, and the look itself grows older by the second."""
+    seen = told(
+        lambda time: 100 * (time - time % 10 - lag),
+        rate=100,
+        keeps_seconds=keeps_seconds,
+        begin=10 * keeps_seconds,
+        end=10 * keeps_seconds + 2 * lag + 3600,
+        rests_seconds=10.0,
+    )
+    assert not [loss for _, loss in seen if loss is not None and loss < 2.0 * keeps_seconds]
+
+
+def test_one_that_stands_from_the_first_look_on_is_told_once_it_does_so_for_long() -> None:
+    seen = told(
+        lambda _: 5_000_000,
+        rate=100,
+        keeps_seconds=DAY,
+        begin=60_000,
+        end=62_000,
+        rests_seconds=600.0,
+    )
+    first = next(time for time, loss in seen if loss is not None)
+    assert 60_600 < first <= 60_610
+    assert seen[-1][1] == pytest.approx(DAY - 2000.0, abs=10.0)
+
+
+def test_a_burst_is_as_old_as_it_is_after_days_of_calm() -> None:
+    """Five million rows at once, read at two thousand a second; a day is kept."""
+    watched, calm = Watched(), 3 * DAY
+    pressing = []
+    for time in range(0, calm + 1800, 5):
+        burst = 5_000_000 if time >= calm else 0
+        read = 10 * time - 50 if time < calm else 10 * calm + 2000 * (time - calm)
+        held = {ONE: Held(10 * max(0, time - DAY), 10 * time + burst)}
+        (view,) = watched.observe(0, {ONE: max(read, 0)}, held, {"orders": float(DAY)}, float(time))
+        if time > calm + 60:
+            loss = view.retention_loss_seconds
+            assert loss is None or loss > 0.8 * DAY
+            pressing.append(view.pressing_rows_per_second or 0.0)
+    assert max(pressing) < 1.3 * 5_000_000 / DAY
+
+
+def test_what_presses_is_what_reads_each_row_in_time() -> None:
+    """Of twenty hours of rows each has a day from when it came: no rush for the first of them."""
+    watched = Watched()
+    for time in range(0, 20 * 3600, 60):
+        held = {ONE: Held(0, 100 * time)}
+        (view,) = watched.observe(0, {ONE: 1}, held, {"orders": float(DAY)}, float(time))
+    assert view.retention_loss_seconds == pytest.approx(4.0 * 3600.0, rel=0.05)
+    pressing = view.pressing_rows_per_second
+    assert pressing == pytest.approx(100.0 * 20.0 / 24.0, rel=0.05)
+
+
+def test_a_loss_of_next_month_is_none_that_anybody_foresees() -> None:
+    """So many rows less are read than come that the day that is kept is gone in 25 days, or 35."""
+    for days, foreseen in ((25.0, True), (35.0, False)):
+        seen = told(
+            lambda time, share=1.0 - 1.0 / days: int(1000 * (share * time)),  # type: ignore[misc]
+            rate=1000,
+            keeps_seconds=DAY,
+            begin=1000,
+            end=4000,
+        )
+        assert (seen[-1][1] is not None) is foreseen
+
+
+def test_a_step_or_two_within_seconds_tell_no_rate() -> None:
+    """Two batches in fifteen seconds, of which one got a burst."""
+    watched = Watched()
+    for time, position in ((0.0, 1000), (5.0, 1001), (20.0, 1900), (25.0, 1900)):
+        held = {ONE: Held(0, 100_000 + int(100 * time))}
+        (view,) = watched.observe(
+            0, {ONE: position}, held, {"orders": 1000.0}, time, rests_seconds=60.0
+        )
+    assert view.retention_loss_seconds is None
+
+
+def test_steps_each_second_are_kept_by_the_quarter_minute() -> None:
+    steps = Steps()
+    for second in range(1000):
+        steps.add(float(second), float(second))
+    assert 35 <= len(steps.times) <= 45
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 1000.0), st.floats(0.0, 1e9)), min_size=2, max_size=300),
+    st.floats(0.0, 1e6),
+)
+def test_steps_stay_few_and_tell_no_more_than_the_fastest_of_them(
+    seen: list[tuple[float, float]], later: float
+) -> None:
+    steps, time, value = Steps(), 0.0, 0.0
+    fastest = 0.0
+    for seconds, more in seen:
+        time, value = time + seconds, value + more
+        steps.add(time, value)
+        fastest = max(fastest, more / seconds)
+    assert len(steps.times) <= 43
+    assert steps.times[-1] == time
+    rate = steps.per_second(time + later)
+    assert rate is None or 0.0 <= rate <= fastest * (1.0 + 1e-9)
+    standing = steps.per_second(time + later + 1e9)
+    assert standing is None or standing <= (rate or 0.0)

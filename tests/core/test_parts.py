@@ -95,6 +95,39 @@ def test_the_table_stays_small_ordered_and_its_answers_bounded(
         previous = age
 
 
+@pytest.mark.parametrize("every_seconds", [1.0, 5.0, 60.0])
+@pytest.mark.parametrize("days", [1, 7])
+def test_however_long_it_is_looked_a_row_is_as_old_as_it_is(
+    every_seconds: float, days: int
+) -> None:
+    """To a third: of a look each second for a week 48 points are left."""
+    table = LagTable()
+    looks = int(days * 86_400 / every_seconds)
+    for look in range(looks):
+        table.add(look * every_seconds, float(look))
+    now = table.times[-1]
+    assert len(table.times) <= MOST_POINTS
+    for age in (20.0 * 1.1**power for power in range(1000)):
+        if age > 0.9 * now:
+            break
+        admitted = (now - age) / every_seconds
+        behind = table.unread_seconds(admitted, now)
+        assert behind is not None
+        assert 0.65 * age - every_seconds <= behind <= age
+        assert table.age_seconds(admitted, now) == pytest.approx(age, rel=0.01, abs=every_seconds)
+
+
+def test_the_end_of_a_quiet_time_is_kept() -> None:
+    """Else what came at once would lie between it and the days before."""
+    table = LagTable()
+    for time, rows in [(0.0, 0.0), (5.0, 10.0), (200_000.0, 10.0), (200_005.0, 5_000_000.0)]:
+        table.add(time, rows)
+    for time in range(200_010, 230_000, 5):
+        table.add(float(time), 5_000_000.0 + time)
+    behind = table.age_seconds(20.0, 230_000.0)
+    assert behind == pytest.approx(30_000.0, rel=0.01)
+
+
 # -- credit --------------------------------------------------------------------------------------
 
 needs = st.lists(st.none() | st.floats(min_value=0.0, max_value=1e9), min_size=1, max_size=12)

@@ -11,12 +11,7 @@ import pytest
 from agent.core.decode.events import decode_request
 from agent.core.decode.kafka_offsets import Held
 from agent.core.fleet import Fleet
-from agent.core.measure.partitions import (
-    LEAST_SECONDS,
-    PartitionView,
-    Watched,
-    pressing_rows_per_second,
-)
+from agent.core.measure.partitions import PartitionView, Watched, pressing_rows_per_second
 from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import START_TIME, Driver
 
@@ -92,6 +87,37 @@ class World:
         if receipt.grants and receipt.grants[0].limit is not None:
             self.limit = receipt.grants[0].limit
         self.reasons.add(receipt.judged[0].limit.reason)
+
+
+class AfterCalm(World):
+    """The same after so many seconds in which it kept up, and brokers were asked each five."""
+
+    def __init__(self, calm_seconds: float, retention_seconds: float) -> None:
+        policy = Policy(default=QueryPolicy(target_seconds=5.0))
+        super().__init__(policy, asked=True, retention_seconds=retention_seconds)
+        self.calm_rows = int(ARRIVING_ROWS_PER_SECOND * calm_seconds)
+        for seconds in range(0, int(calm_seconds), 5):
+            end = int(ARRIVING_ROWS_PER_SECOND * seconds)
+            deleted = max(0, end - int(ARRIVING_ROWS_PER_SECOND * retention_seconds))
+            self.next_row = max(0, end - 1000)
+            self.watched.observe(
+                0,
+                {PLACE: self.next_row},
+                {PLACE: Held(deleted, end)},
+                {"orders": retention_seconds},
+                START_TIME - calm_seconds + seconds,
+            )
+
+    @property
+    def latest(self) -> int:
+        return self.calm_rows + super().latest
+
+    @property
+    def earliest(self) -> int:
+        late = self.driver.time - START_TIME - self.retention_seconds
+        if late < 0.0:
+            return max(0, self.calm_rows + int(ARRIVING_ROWS_PER_SECOND * late))
+        return self.calm_rows + super().earliest
 
 
 class Topics(World):
@@ -173,6 +199,19 @@ def test_nor_where_it_takes_nearly_all_of_the_capacity() -> None:
     assert "floor:retention" in world.reasons
 
 
+@pytest.mark.parametrize("calm_seconds", [3600.0, 86_400.0])
+@pytest.mark.parametrize(("retention_seconds", "longest"), [(530.0, 0.5), (700.0, 0.15)])
+def test_nor_after_hours_of_calm(
+    calm_seconds: float, retention_seconds: float, longest: float
+) -> None:
+    """What is known of the hours before makes no row older, and no batch larger than it must be."""
+    world = AfterCalm(calm_seconds, retention_seconds)
+    while world.driver.time - START_TIME < 1.3 * retention_seconds:
+        world.batch()
+    assert world.lost_rows == 0
+    assert world.longest_seconds < longest * retention_seconds
+
+
 def test_the_deadline_stands_above_it() -> None:
     """A batch that is killed reads nothing at all."""
     world = run(asked=True, deadline_seconds=20.0)
@@ -187,18 +226,17 @@ def test_the_limit_comes_back_once_nothing_presses() -> None:
     assert view.limit.reason != "floor:retention"
 
 
-def view(backlog_rows: int, loss_seconds: float | None) -> PartitionView:
-    return PartitionView(0, "t", "0", backlog_rows, 0, loss_seconds)
+def view(backlog_rows: int, pressing: float | None) -> PartitionView:
+    return PartitionView(0, "t", "0", backlog_rows, 0, None, pressing_rows_per_second=pressing)
 
 
 def test_what_presses() -> None:
     assert pressing_rows_per_second([view(1000, None)]) is None
-    assert pressing_rows_per_second([view(0, 0.0)]) is None
-    assert pressing_rows_per_second([view(1000, 100.0), view(500, 50.0), view(0, 1.0)]) == 30.0
-    assert pressing_rows_per_second([view(1000, 0.0)]) == 1000 / LEAST_SECONDS
+    assert pressing_rows_per_second([view(0, 50.0)]) is None
+    assert pressing_rows_per_second([view(1000, 10.0), view(500, 10.0), view(0, 1.0)]) == 30.0
     # Of a limit each partition gets what its unread rows are of all: those that nothing presses,
     # too.
-    assert pressing_rows_per_second([view(1000, 100.0), view(9000, None)]) == 100.0
+    assert pressing_rows_per_second([view(1000, 10.0), view(9000, None)]) == 100.0
 
 
 def test_what_brokers_said_holds_no_longer_than_they_are_believed() -> None:
@@ -206,7 +244,7 @@ def test_what_brokers_said_holds_no_longer_than_they_are_believed() -> None:
     world.batch()
     query = world.fleet._roster[KEY]
     now = world.driver.time
-    world.fleet.hear_partitions(KEY, "q-1", 0, [view(1000, 100.0)], now, valid_seconds=60.0)
+    world.fleet.hear_partitions(KEY, "q-1", 0, [view(1000, 10.0)], now, valid_seconds=60.0)
     assert query.pressing_rows(now) == 10.0
     assert query.pressing_rows(now + 61.0) == 0.0
     world.fleet.hear_partitions(KEY, "q-1", 0, [view(1000, None)], now)

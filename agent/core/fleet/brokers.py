@@ -57,6 +57,11 @@ class BrokersWord:
                 query_id=query.run.query_id,
                 ends={i: progress.sources[i].latest or {} for i in read},
                 planned_time=progress.time,
+                rests_seconds=max(
+                    query.run.trigger_seconds,
+                    progress.seconds or 0.0,
+                    *query.watched.monitor.usual,
+                ),
             )
         elif others:
             query.read = None  # an agent before took them for Kafka's

@@ -639,11 +639,14 @@ class Fleet:
         """How far each query has read that was not stopped, nor reads on, nor is known of long ago.
 
         What a query that failed has not read may be deleted before it comes back, and before the
-        first batch of its next run ends, which goes on where the last one ended.
+        first batch of its next run ends, which goes on where the last one ended. Until then one
+        that is gone rests between no batches.
         """
         told_late = self._told_late()
         return {
             query.key: query.read
+            if query.life.gone_since_time is None
+            else msgspec.structs.replace(query.read, rests_seconds=0.0)
             for query in self._roster
             if query.read is not None
             and not (query.life.stopped or query.reads_on)

@@ -4,7 +4,7 @@ The lookup table of kafka-lag-exporter (offsets and when they were seen), withou
 Keeps (time, rows arrived until then) and reads it backwards: the oldest row that is not admitted
 was first seen at some past moment, and so long it has waited at least. When it came within the time
 before that look is not known, and is not made up: after hours of silence a burst is not hours
-old.
+old. Of many looks those are kept that lie apart by a like share of their age.
 """
 
 from __future__ import annotations
@@ -36,10 +36,15 @@ class LagTable(msgspec.Struct):
         self.times.append(time)
         self.rows.append(arrived_rows)
         if len(self.times) > MOST_POINTS:
-            # Every second point of the older half goes: old lags need less resolution.
-            half = MOST_POINTS // 2
-            del self.times[1:half:2]
-            del self.rows[1:half:2]
+            # That goes without which the gap is least for its age: old lags need less resolution,
+            # and points a quarter of their age apart reach back for months.
+            times = self.times
+            gaps = [
+                (after - before) / (time - at)
+                for before, at, after in zip(times, times[1:], times[2:], strict=False)
+            ]
+            place = gaps.index(min(gaps)) + 1
+            del self.times[place], self.rows[place]
 
     def cut(self, rows: float) -> None:
         """Those beyond so many are gone, and others may come in their place."""
@@ -64,8 +69,8 @@ class LagTable(msgspec.Struct):
     def unread_seconds(self, admitted_rows: float, now: float) -> float | None:
         """Seconds since the oldest row beyond the admitted ones was first seen.
 
-        It is older than that by less than the time between two looks. 0 where nothing is left,
-        None where nobody ever looked.
+        It is older than that by less than the time between two looks, or by up to half of it where
+        few of many looks are kept. 0 where nothing is left, None where nobody ever looked.
         """
         if not self.times:
             return None
@@ -76,6 +81,22 @@ class LagTable(msgspec.Struct):
         while index > 0 and self.rows[index - 1] > admitted_rows:
             index -= 1
         return max(0.0, now - self.times[index])
+
+    def read_within(
+        self, admitted_rows: float, keep_seconds: float, now: float, least_seconds: float
+    ) -> float:
+        """Rows a second by which each row beyond the admitted ones is read while it is kept.
+
+        The most that any of them asks for: all up to it, until it is ``keep_seconds`` old. Each
+        came as early as it may have, between two looks; in less than ``least_seconds`` nobody can.
+        """
+        most = 0.0
+        for index in range(len(self.rows) - 1, -1, -1):
+            if self.rows[index] <= admitted_rows:
+                break
+            left = keep_seconds - (now - self.times[max(index - 1, 0)])
+            most = max(most, (self.rows[index] - admitted_rows) / max(left, least_seconds))
+        return most
 
     def age_seconds(self, admitted_rows: float, now: float) -> float | None:
         """Seconds since the last admitted row arrived, 0 where nothing is left.

@@ -1,36 +1,34 @@
 """Partitions: what a broker's own offsets say of a topic that a query reads, between its batches.
 
 The backlog is what the broker holds past what the query has read, partition by partition. How long
-until retention deletes rows before they are read follows from two margins, each watched over the
-last minutes: the rows between the oldest that is kept and the next to be read, and, where the topic
-has a retention time, that time less the age of the next row. A margin that shrinks reaches zero at
-its present rate; the nearest of these moments is the loss.
+until retention deletes rows before they are read follows from two margins. Where the topic has a
+retention time it is that time less the age of the next row, and shrinks by what the reader lacks of
+real time: a second of arrivals read in two leaves half a second less. The other is the rows between
+the oldest that is kept and the next to be read: what is deleted less what is read. The nearer
+moment at which one is nothing is the loss.
 
-Kafka deletes whole segments: the rows' margin of a query that keeps up falls by one at once, and
-grows again until the next. Of a query that has less unread than retention still keeps before it,
-only the looks that found rows deleted are compared, like with like; and it loses rows only where
-what is unread grows, too. Else what is deleted was written faster than what comes now, and that
-says nothing of the reader.
+A reader moves with its batches, and Kafka deletes whole segments: both by steps, so their rates are
+those of their steps (`steps`), each by itself. One of which no two steps were seen stands, once it
+has stood for longer than it does between two batches. Of a query that has less unread than
+retention still keeps before it, the rows tell a loss only where what is unread grows, too. Else
+what is deleted was written faster than what comes now, and that says nothing of the reader.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from agent.core.measure.lag_table import LagTable
 from agent.core.measure.other_log import LogRead
+from agent.core.measure.steps import LEAST_SECONDS, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agent.core.decode.kafka_offsets import Held, Offsets
 
-#: Rates are those of so many seconds, once a margin was seen for this long.
-RATE_SECONDS: Final = 600.0
-LEAST_SECONDS: Final = 20.0
-MOST_POINTS: Final = 40
 #: Farther off than this is no loss that anybody foresees.
 HORIZON_SECONDS: Final = 30 * 86400.0
 
@@ -45,60 +43,169 @@ class PartitionView(msgspec.Struct, frozen=True, gc=False):
     lost_rows: int  # deleted before they were read
     retention_loss_seconds: float | None  # None: none foreseen
     series: bool = False  # whether it has a series of its own
+    #: What must be read of it so that none is deleted unread; None where nothing tells.
+    pressing_rows_per_second: float | None = None
 
 
-class Margin(msgspec.Struct):
-    """A distance that shrinks or grows, and when it would be nothing."""
+class _Since(msgspec.Struct):
+    """The first look since nothing was unread, or since rates were told."""
 
-    times: list[float] = []
-    values: list[float] = []
+    time: float
+    earliest: int
+    unread: int
+    stands_time: float  # when it was seen to read, or that
+    kept_some: bool = False  # whether it has read beyond the oldest row
 
-    def add(self, time: float, value: float) -> None:
-        """Seen at ``time``; what is older than the rate's window goes."""
-        self.times.append(time)
-        self.values.append(value)
-        while len(self.times) > 2 and time - self.times[1] >= RATE_SECONDS:
-            del self.times[0], self.values[0]
-        if len(self.times) > MOST_POINTS:
-            del self.times[1:-1:2], self.values[1:-1:2]
 
-    def gone_in_seconds(self) -> float | None:
-        """Seconds until it is nothing at its present rate; None where it does not shrink."""
-        return self.gone_from(self.times[-1], self.values[-1]) if self.values else None
+class _Losses(NamedTuple):
+    """Seconds until the oldest unread row is deleted; None where that is not foreseen."""
 
-    def gone_from(self, time: float, value: float) -> float | None:
-        """The same as of a look that is none of its points."""
-        if not self.values:
-            return None
-        return 0.0 if value <= 0.0 else self._covers(value, time, self.values[0] - value)
-
-    def grows_by(self, distance: float, time: float, value: float) -> float | None:
-        """Seconds until it is so much more than it is now; None where it does not grow."""
-        return self._covers(distance, time, value - self.values[0]) if self.values else None
-
-    def _covers(self, distance: float, time: float, moved: float) -> float | None:
-        """Seconds for a distance, where it ``moved`` so far from its first point to ``time``."""
-        span = time - self.times[0]
-        if span < LEAST_SECONDS or moved <= 0.0:
-            return None
-        seconds = distance * span / moved
-        return seconds if seconds <= HORIZON_SECONDS else None
+    by_rows: float | None
+    by_age: float | None
 
 
 class _Partition(msgspec.Struct):
     """One partition as watched by one query."""
 
     next_row: int = 0
-    ends: LagTable = msgspec.field(default_factory=LagTable)
-    rows: Margin = msgspec.field(default_factory=Margin)
-    left: Margin = msgspec.field(default_factory=Margin)  # of rows, right after some were deleted
-    unread: Margin = msgspec.field(default_factory=Margin)  # rows, at the same looks
+    unread: int = 0
     earliest: int | None = None
-    seconds: Margin = msgspec.field(default_factory=Margin)
+    ends: LagTable = msgspec.field(default_factory=LagTable)
+    since: _Since | None = None  # None: nothing says anything of what will be
+    read: Steps = msgspec.field(default_factory=Steps)  # the next row, and how many were unread
+    arrived: Steps = msgspec.field(default_factory=Steps)  # when the next row had come
+    deleted: Steps = msgspec.field(default_factory=Steps)  # the oldest row that is kept
 
     def begin(self) -> None:
-        """What its margins were says nothing of what they will be."""
-        self.rows, self.left, self.unread, self.seconds = Margin(), Margin(), Margin(), Margin()
+        """What its rates were says nothing of what they will be."""
+        self.since = None
+        self.read, self.arrived, self.deleted = Steps(), Steps(), Steps()
+
+    def losses(
+        self, held: tuple[int, int], keep: float | None, now: float, rests_seconds: float
+    ) -> _Losses:
+        """Seconds until rows are deleted unread, as of this look.
+
+        ``held``: the oldest row and the end; ``keep``: so long rows are kept, None: not by age.
+        """
+        moved = self._look(held, now)
+        if self.next_row < held[0]:
+            return _Losses(0.0, None) if keep is None else _Losses(None, 0.0)
+        if not self.unread:
+            self.begin()
+            self._look(held, now)
+            self.arrived.add(now, now)
+            return _Losses(None, None)
+        stands = self._stands(now, rests_seconds)
+        by_rows = self._rows_gone(held, now, stands=stands)
+        if keep is None:
+            return _Losses(by_rows, None)
+        age = self.ends.age_seconds(float(self.next_row), now)
+        if moved and age is not None:
+            self.arrived.add(now, now - age)
+        return _Losses(by_rows, self._age_gone(keep, age, now, stands=stands))
+
+    def _look(self, held: tuple[int, int], now: float) -> bool:
+        """Takes in where it stands; whether it has read since the look before."""
+        earliest, _ = held
+        if self.since is None:
+            self.since = _Since(now, earliest, self.unread, now)
+        if self.next_row > earliest:
+            self.since.kept_some = True
+        moved = self.read.see(now, float(self.next_row), float(self.unread))
+        if moved:
+            self.since.stands_time = now
+        self.deleted.see(now, float(earliest))
+        return moved
+
+    def _stands(self, now: float, rests_seconds: float) -> bool:
+        """Whether it has read nothing for longer than between two batches."""
+        assert self.since is not None
+        return now - self.since.stands_time > max(rests_seconds, LEAST_SECONDS)
+
+    def _rows_gone(self, held: tuple[int, int], now: float, *, stands: bool) -> float | None:
+        """Seconds until what is deleted reaches the next row; None where that is not foreseen."""
+        since, (earliest, _) = self.since, held
+        assert since is not None
+        kept, unread = self.next_row - earliest, self.unread
+        if kept <= 0:
+            # One that was nothing from the start is a topic read from its oldest row.
+            return 0.0 if since.kept_some else None
+        reads = self.read.per_second(now)
+        if reads is None and stands:
+            reads = 0.0
+        deletes = self.deleted.per_second(now)
+        seen = now - since.time
+        if deletes is None and unread >= kept and seen >= LEAST_SECONDS:
+            deletes = (earliest - since.earliest) / seen
+        if reads is None or deletes is None:
+            return None
+        gone = _seconds(kept, deletes - reads)
+        if gone is None or unread >= kept:
+            return gone
+        # One that keeps up loses nothing before it has fallen back over all that is kept behind it.
+        grows = self._unread_grows(now, reads)
+        fallen = None if grows is None else _seconds(kept, grows)
+        return None if fallen is None else max(gone, fallen)
+
+    def _unread_grows(self, now: float, reads: float) -> float | None:
+        """Rows a second, where it reads so many; by its steps, else since it is known to stand."""
+        before = self.read.per_step_seconds()
+        if before is not None:
+            return before.beside + before.value - reads
+        assert self.since is not None
+        seen = now - self.since.time
+        return (self.unread - self.since.unread) / seen if seen > 0.0 else None
+
+    def _age_gone(
+        self, keep: float, age: float | None, now: float, *, stands: bool
+    ) -> float | None:
+        """Seconds until the next row is as old as rows may be; None where that is not foreseen.
+
+        ``age``: of that row; None: it is older than the watch, and nobody knows by how much.
+        """
+        left = keep - (now - self.ends.times[0] if age is None else age)
+        if left <= 0.0:
+            return 0.0
+        # Seconds of arrivals that are read in one.
+        pace = None if age is None else self.arrived.per_second(now)
+        if pace is None:
+            pace = 0.0 if stands else self._keeps_up(now)
+        if pace is None:
+            return None
+        if age is None or not self.arrived.times:
+            return _seconds(left, 1.0 - pace)
+        stepped, arrived = self.arrived.times[-1], self.arrived.values[-1]
+        gone = _seconds(keep - (stepped - arrived), 1.0 - pace)
+        return None if gone is None else max(gone - (now - stepped), 0.0)
+
+    def _keeps_up(self, now: float) -> float | None:
+        """What it reads of what comes, as rows; None where that is not known."""
+        reads, before = self.read.per_second(now), self.read.per_step_seconds()
+        if reads is None or before is None:
+            return None
+        comes = before.value + before.beside
+        return reads / comes if comes > 0.0 else None
+
+    def pressing(
+        self, earliest: int, keep: float | None, losses: _Losses, now: float
+    ) -> float | None:
+        """Rows a second that must be read so that none is deleted; None where as many are read.
+
+        With a retention time the most that any of them asks for: those up to it, before its time
+        is over. Else, or where less is kept, all of them before the loss.
+        """
+        asked = 0.0
+        if keep is not None:
+            next_row = float(max(self.next_row, earliest))
+            asked = self.ends.read_within(next_row, keep, now, LEAST_SECONDS)
+        if losses.by_rows is not None:
+            asked = max(asked, self.unread / max(losses.by_rows, LEAST_SECONDS))
+        reads = self.read.per_second(now)
+        # Of rows from before the watch nobody knows by how much of their time they are read.
+        known = self.next_row >= self.ends.rows[0]
+        goes_on = known and losses == (None, None) and reads is not None and asked <= reads
+        return None if goes_on or not self.unread else asked
 
 
 class Watched(msgspec.Struct):
@@ -118,6 +225,7 @@ class Watched(msgspec.Struct):
         *,
         planned: Offsets | None = None,
         before: Iterable[Offsets] | None = None,
+        rests_seconds: float = 0.0,
     ) -> list[PartitionView]:
         """What is held now, against what the query has read up to.
 
@@ -129,7 +237,8 @@ class Watched(msgspec.Struct):
         The end is where transactions are open, until the query has read or planned beyond it once:
         one that reads only what is committed never does, and rows that it cannot see wait for none.
         ``before``: what it had read and planned when brokers were asked, where that is another
-        word: meanwhile a transaction may have ended, and its rows been read.
+        word: meanwhile a transaction may have ended, and its rows been read. ``rests_seconds``: for
+        so long it reads nothing between two batches and goes on.
         """
         for gone in self.partitions.keys() - held.keys():
             del self.partitions[gone]
@@ -153,52 +262,30 @@ class Watched(msgspec.Struct):
             if watched.earliest is not None and there.earliest < watched.earliest:
                 watched.ends = LagTable()  # another log, as of a topic that was made anew
                 watched.begin()
+            watched.earliest = there.earliest
             watched.ends.cut(float(latest))  # what was cut off tells no age of what comes now
             watched.ends.add(now, float(latest))
-            deleted = watched.earliest is not None and there.earliest > watched.earliest
-            watched.earliest = there.earliest
             lost = max(0, there.earliest - next_row)
-            unread = max(0, latest - max(next_row, there.earliest))
+            watched.unread = max(0, latest - max(next_row, there.earliest))
             taken = next_row if planned is None else max(next_row, planned.get(place, next_row))
             backlog = max(0, latest - max(taken, there.earliest))
-            loss: float | None = None
-            if lost:
-                loss = 0.0
-            elif unread:
-                kept = next_row - there.earliest
-                watched.rows.add(now, float(kept))
-                if deleted:
-                    watched.left.add(now, float(kept))
-                    watched.unread.add(now, float(unread))
-                if unread < kept:
-                    loss = _overtaken(watched, kept, unread, now)
-                else:
-                    loss = _rows_gone(watched.rows)
-                keep = retention_seconds.get(topic)
-                age = watched.ends.age_seconds(float(next_row), now)
-                if age is None:
-                    age = now - watched.ends.times[0]  # older than the watch itself: at least that
-                if keep is not None:
-                    watched.seconds.add(now, keep - age)
-                    loss = _sooner(loss, watched.seconds.gone_in_seconds())
-            else:
-                watched.begin()
-            views.append(PartitionView(source, topic, name, backlog, lost, loss))
+            keep = retention_seconds.get(topic)
+            losses = watched.losses((there.earliest, latest), keep, now, rests_seconds)
+            loss = _sooner(losses.by_rows, losses.by_age)
+            pressing = watched.pressing(there.earliest, keep, losses, now)
+            views.append(
+                PartitionView(
+                    source, topic, name, backlog, lost, loss, pressing_rows_per_second=pressing
+                )
+            )
         return views
 
 
-def _rows_gone(margin: Margin) -> float | None:
-    """As of any margin; one that was nothing from the start is a topic read from its oldest row."""
-    if len(margin.values) < 2 or max(margin.values) <= 0.0:
+def _seconds(distance: float, per_second: float) -> float | None:
+    """For a distance; None where it does not shrink, or not within what anybody foresees."""
+    if per_second <= 0.0 or distance > HORIZON_SECONDS * per_second:
         return None
-    return margin.gone_in_seconds()
-
-
-def _overtaken(watched: _Partition, kept: int, unread: int, now: float) -> float | None:
-    """Of a reader that keeps up: not before it has fallen back over all that is kept behind it."""
-    shrunk = watched.left.gone_from(now, kept)
-    fallen = watched.unread.grows_by(kept, now, unread)
-    return None if shrunk is None or fallen is None else max(shrunk, fallen)
+    return distance / per_second
 
 
 def _sooner(one: float | None, other: float | None) -> float | None:
@@ -207,16 +294,18 @@ def _sooner(one: float | None, other: float | None) -> float | None:
 
 
 def pressing_rows_per_second(views: list[PartitionView]) -> float | None:
-    """The rate at which a source's unread rows are read before retention deletes one of them.
+    """The rate at which a source's rows are read before retention deletes one of them.
 
-    Spark shares a limit over partitions by what is unread in each, so to read one of them is to
-    read them all. None where no loss is foreseen; nearer than can be seen coming is as near as it
-    gets.
+    Spark shares a limit over partitions by what is unread in each, so to read one of them faster is
+    to read them all faster. None where nothing presses.
     """
-    soonest = soonest_loss_seconds([view for view in views if view.backlog_rows])
-    if soonest is None:
-        return None
-    return sum(view.backlog_rows for view in views) / max(soonest, LEAST_SECONDS)
+    waiting = sum(view.backlog_rows for view in views)
+    asked = [
+        view.pressing_rows_per_second * waiting / view.backlog_rows
+        for view in views
+        if view.pressing_rows_per_second is not None and view.backlog_rows
+    ]
+    return max(asked, default=None)
 
 
 def soonest_loss_seconds(views: list[PartitionView]) -> float | None:

@@ -70,8 +70,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         running=True,
         note="The row is at least so old, and older by less than the time between two looks at the "
-        "source; what a start finds there counts from the start. Absent while it cannot be told.",
-        formula=BEHIND.of("LagTable.age_seconds"),
+        "source, or, where it waits for long, by up to half of what is told; what a start finds "
+        "there counts from the start. Absent while it cannot be told.",
+        formula=BEHIND.of("LagTable.unread_seconds"),
     ),
     PARTITIONS.gauge(
         "weir_retention_loss_seconds",
