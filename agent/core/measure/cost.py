@@ -44,6 +44,10 @@ _UNHEARD: Final = math.log(CHANGE_CHANCE / len(_KINDS))
 #: chance half or twice as high the same is believed.
 STALL_CHANCE: Final = 0.04
 STALL_TIMES: Final = 2.0
+#: A batch that took so many times as long as foretold, or more, sat something out, such as a sink
+#: that was away: what a batch costs hardly changes by as much, and a pause ends sooner. Of half as
+#: many a change would be believed a batch later, of twice as many an outage of half an hour.
+OUTAGE_TIMES: Final = 20.0
 #: How far every part drifts unnoticed from one batch to the next, relative: a fixed cost that grows
 #: with its state is followed, and of a calm batch (sigma 0.05) a seventh is believed. At half of it
 #: the former is not.
@@ -535,7 +539,9 @@ def _stalled(
     """The same history, if the batch was slow by itself: it tells less of the others.
 
     What passes for noise in the largest batches hits a small one as hard in seconds, and far harder
-    in proportion. ``batch``: rows and seconds; ``known``: how batches were slow of late.
+    in proportion. One that sat out an outage of its sink took hundreds of times as long, and is one
+    that was slow: how long says nothing for any other story. ``batch``: rows and seconds;
+    ``known``: how batches were slow of late.
     """
     n, seconds = batch
     c, s, d = one.mean
@@ -545,15 +551,23 @@ def _stalled(
     chance = max(STALL_CHANCE, known.chance)
     slow = History(one.weight + math.log(chance), one.mean, one.covariance, one.age)
     noise *= 1.0 + (STALL_TIMES * beyond) ** 2
-    _update(slow, n, seconds, noise + math.log1p(known.seconds / expected) ** 2, largest)
+    besides = math.log1p(known.seconds / expected) ** 2
+    longer = math.log(seconds / max(c + n * (s + n * d), 1e-3 * seconds)) ** 2
+    if longer <= math.log(OUTAGE_TIMES) ** 2:
+        _update(slow, n, seconds, noise + besides, largest)
+    else:
+        # It was as long as it was, and that is no scale of the others.
+        _update(slow, n, seconds, noise, largest, besides=max(besides, longer))
     return slow
 
 
-def _update(one: History, n: float, seconds: float, noise: float, largest: float) -> None:
+def _update(
+    one: History, n: float, seconds: float, noise: float, largest: float, *, besides: float = 0.0
+) -> None:
     """A Kalman step, and how well the batch was foretold.
 
     ``largest``: the rows of the largest batch of late, of which the rows' part takes at least a
-    hundredth.
+    hundredth. ``besides``: variance of what made this batch alone longer.
     """
     c, s, d = one.mean
     p0, p1, p2, p3, p4, p5 = one.covariance
@@ -569,7 +583,7 @@ def _update(one: History, n: float, seconds: float, noise: float, largest: float
     # The noise is relative to what is expected: relative to what was seen, fast batches would
     # weigh more. Kept near the latter, so that a history that is far off still gets out.
     scale = _near(expected, seconds)
-    f = 1.0 / (v + noise * scale * scale)
+    f = 1.0 / (v + (noise + besides) * scale * scale)
     k = (seconds - expected) * f
     f0, f1 = f * g0, f * g1
     p0, p1, p2 = p0 - f0 * g0, p1 - f0 * g1, p2 - f0 * g2
@@ -600,7 +614,7 @@ def _update(one: History, n: float, seconds: float, noise: float, largest: float
     # The mean of the log lies half the variance below the log of the mean.
     residual = math.log(seconds / expected) + noise / 2.0
     least_seconds = expected if expected < seconds else seconds
-    spread = noise + math.log1p(math.sqrt(v) / least_seconds) ** 2
+    spread = noise + besides + math.log1p(math.sqrt(v) / least_seconds) ** 2
     one.residual, one.spread = residual, spread
     one.weight -= (residual * residual / spread + math.log(spread)) / 2.0
 
