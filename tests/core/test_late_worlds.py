@@ -12,7 +12,7 @@ from tests.benchmarks.late_worlds import FEATURES, FOUND, World, drawn, judge, s
 DOCUMENTED = ("configured", "grow", "replay")
 ADDED = ("added to one", "added to two")
 #: Their rows are too far apart for their delay throughout.
-NEVER_CUT = ("a watermark each", "short delay", "long batches")
+NEVER_CUT = ("a watermark each", "short delay", "long batches", "jitter, all of the delay")
 DRAWN = [drawn(seed, without=DOCUMENTED) for seed in range(20, 32)]
 
 

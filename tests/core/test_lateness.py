@@ -174,6 +174,20 @@ def test_that_one_row_of_a_far_time_has_all_others_dropped_is_not_blamed_on_smal
     assert finding.severity == "error"
 
 
+def test_a_device_whose_clock_is_ahead_and_who_sends_in_every_batch_is_told() -> None:
+    """No batch then is without a row of its time, so none lies whole before the watermark."""
+    stream = Stream(World(policy("guard")), ON_TIME).wait(60.0).run(40).wait(40.0).run(4)
+    numbers = count()
+    stream.lateness = lambda _: 0.0 if next(numbers) % 50 else -7200.0
+    stream.run(20)
+    assert stream.dropped[-1] > 0
+    view = stream.world.view()
+    assert view.late_rows_held is False
+    finding, *_ = [one for one in view.findings if one.check == "late_rows"]
+    assert finding.severity == "error"
+    assert "ahead of the clock" in finding.evidence
+
+
 def test_a_row_that_is_further_off_still_is_no_clock_of_the_others() -> None:
     stream = Stream(World(policy("guard")), ON_TIME).wait(60.0).run(40).wait(40.0).run(4)
     numbers, far = count(), {0: -7200.0, 30_000: -250e9}

@@ -467,8 +467,8 @@ def test_what_came_during_one_long_batch_is_read_as_configured() -> None:
 
 def test_what_waits_is_looked_at_as_a_limit_would_take_it() -> None:
     """Both are read up to the same moment; the same share of both is not: one got a burst."""
-    burst = Lane([(START_TIME + 12.0, START_TIME + 13.6, 8000.0)])
-    job = Job([burst, always(700.0)], sources=False, delay=8.5)
+    burst = Lane([(START_TIME + 12.0, START_TIME + 16.0, 8000.0)])
+    job = Job([burst, always(700.0)], sources=False, delay=21.0)
     while job.world.driver.time < START_TIME + 60.0:
         job.run(1)
     assert job.cut(), "it is steered"
@@ -509,6 +509,13 @@ def test_a_delay_of_a_few_targets_leaves_no_room(delay: float, cut: bool) -> Non
     assert bool(job.cut(6)) is cut
 
 
+@pytest.mark.parametrize(("delay", "cut"), [(24.0, True), (18.0, False)])
+def test_a_delay_that_a_lost_reply_may_take_leaves_no_room(delay: float, cut: bool) -> None:
+    """A limit stands for ten seconds before anybody can know that its agent is gone."""
+    job = Job([always(500.0), always(500.0)], sources=False, delay=delay).run(40)
+    assert bool(job.cut(6)) is cut
+
+
 @pytest.mark.parametrize(("late", "cut"), [(0.0, True), (54.0, False)])
 def test_what_rows_are_late_by_themselves_is_no_room_for_us(late: float, cut: bool) -> None:
     """Of a minute they need 54 s: partitions may be apart by three, and two batches take four."""
@@ -541,7 +548,7 @@ def test_one_straggler_within_the_delay_is_forgotten_within_hours() -> None:
 def test_why_a_short_delay_leaves_no_room_is_said() -> None:
     job = Job([always(500.0), always(500.0)], sources=False, delay=7.0).run(20)
     (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
-    said = "until a smaller limit acts 4 s may go by, and the declared delay of 7 s leaves 3.5 s"
+    said = "until a smaller limit acts 10 s may go by, and the declared delay of 7 s leaves 3.5 s"
     assert said in finding.evidence
 
 

@@ -73,6 +73,9 @@ _ANSCOMBE: Final = 3.0 / 8.0
 APART_SHARE: Final = 0.5
 #: Batches that end before a decision acts: the one that is planned already, and the one before it.
 OBEYED_BATCHES: Final = 2
+#: Until a decision acts where the reply that brings it is lost, in seconds: a listener asks again
+#: with its next heartbeat, and half of them pass at most before one is missed.
+LOST_REPLY_SECONDS: Final = 2.0 * HEARTBEAT_SECONDS
 #: How late rows come by themselves counts for so long, and at most twice: a feed that is late each
 #: hour is known for it, and one straggler is forgotten.
 LATE_KEPT_SECONDS: Final = 3600.0
@@ -224,8 +227,9 @@ class Lateness(msgspec.Struct):
         silent = not told or None in told or (lanes and self.told_delay_seconds is None)
         self.untold = self.several and not self.shared and silent
         # As much as comes until an order acts partitions may drift apart.
-        cramped = lanes and obeyed_seconds > self.harmless_seconds
-        self.cramped_seconds = obeyed_seconds if cramped else None
+        acts_seconds = max(obeyed_seconds, LOST_REPLY_SECONDS)
+        cramped = lanes and acts_seconds > self.harmless_seconds
+        self.cramped_seconds = acts_seconds if cramped else None
         if replayed:
             return
         counted = self.after_ours if self.aftermath else self.as_configured
@@ -242,7 +246,8 @@ class Lateness(msgspec.Struct):
         """Whether a row of a far time has taken the watermark beyond the clock and the others.
 
         It stays there until the others come as far: it never goes back. Where the rows of a batch
-        lie about it, by their mean, it is by a clock of their own that they do.
+        lie about it, by their mean, it is by a clock of their own that they do; where their mean is
+        nearer the clock, rows of the far time come in every batch, and most are not of it.
         """
         greatest = batch.greatest_event_time
         if batch.watermark_time is None or greatest is None:
@@ -252,7 +257,8 @@ class Lateness(msgspec.Struct):
             mean = batch.mean_event_time
             # Nearer to it than to the clock; no row from further off can make a mean of others' so.
             own = mean is not None and ahead / 2 <= mean - clock_time <= 2 * ahead
-            far = greatest <= clock_time or (far and not own)
+            few = mean is not None and mean - clock_time < ahead / 2
+            far = greatest <= clock_time or few or (far and not own)
         elif moved:
             far = False
         self.ahead_seconds = ahead if far else None
@@ -445,13 +451,13 @@ class Lateness(msgspec.Struct):
 
         Meanwhile partitions drift apart by as much; what batches cut then needs the other half. Of
         files and tables nobody sees meanwhile that a commit holds rows far apart. No less than what
-        a reply that is lost takes to be made good.
+        a reply that is lost takes to be made good: where that is too much, nothing is cut.
         """
         if late_rows == "allow" or not self.drops:
             return None
         if not _several(sources) and not any(map(_by_commits, sources)):
             return math.inf if len(sources) > 1 else None
-        return max(APART_SHARE * self.harmless_seconds, 2.0 * HEARTBEAT_SECONDS)
+        return max(APART_SHARE * self.harmless_seconds, LOST_REPLY_SECONDS)
 
     def went_back(self, late_rows: LateRows) -> bool:
         """Whether batches are as configured again, as smaller ones dropped rows as late."""
