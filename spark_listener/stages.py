@@ -97,11 +97,14 @@ class StageStore:
         All were seen where one of an earlier batch was met: that one, and all before it, are not of
         this batch; or where the run has no others, and Spark has forgotten none. Where jobs of no
         group ran since, they may be of the batch: threads that a ``foreachBatch`` starts in Python
-        have none.
+        have none. Threads of a pool in the JVM go by the batch in which they were made, for good:
+        where a later batch's job is older than an earlier one's, names tell nothing here.
         """
         found: set[int] = set()
+        earlier: int | None = None  # the batch of the last job seen that is of one before this
         # In one call, whatever other queries ran meanwhile: Spark's group of a batch is its run.
         jobs = self._jobs_of(run_id)
+        oldest = -1  # job looked at for what is of the batch
         for number in jobs[:MOST_JOBS]:
             job = self._store.job(number)
             description = job.description()
@@ -111,21 +114,31 @@ class StageStore:
             # The job itself may say something else of a write: whose that is nobody knows.
             named = _NAMED_BATCH.search(said)
             if named is None:
+                if earlier is not None:
+                    continue
                 return set()
             batch = -1 if named.group(1) == "init" else int(named.group(1))
+            if earlier is not None:
+                if batch > earlier:
+                    return set()
+                earlier = batch
+                continue
+            oldest = number
             if batch < batch_id:
-                break
+                earlier = batch
+                continue
             if batch > batch_id:
                 continue
             if str(job.status().toString()) != "SUCCEEDED":
                 return set()
             numbers = job.stageIds()
             found.update(int(numbers.apply(index)) for index in range(int(numbers.size())))
-        else:  # jobs are numbered from 0
-            if not jobs or len(jobs) > MOST_JOBS or jobs[0] >= self._retained:
-                return set()
-        # The last one looked at: all that is of the batch came after it, or is it.
-        return found if max(self._jobs_of(None), default=-1) < number else set()
+        # Jobs are numbered from 0.
+        all_kept = bool(jobs) and len(jobs) <= MOST_JOBS and jobs[0] < self._retained
+        if earlier is None and not all_kept:
+            return set()
+        # All that is of the batch came after the last one looked at, or is it.
+        return found if max(self._jobs_of(None), default=-1) < oldest else set()
 
     def _jobs_of(self, group: str | None) -> list[int]:
         """The newest first."""

@@ -135,6 +135,8 @@ class Judge:
             state.stages.hear(job)
             state.reader.hear_time(job.time)
             state.last_time = max(state.last_time, job.time)
+            if not job.query_id:
+                return
             running = state.running.get(job.query_id)
             over = state.runs.get(job.query_id) == ""
             over = over or state.stages.is_taken(job.query_id, job.batch_id)
@@ -222,8 +224,9 @@ class Judge:
         ):
             ended = body.progress
             stateful = bool(ended.operators)
+            whole = state.stages.all_known(ended.id)
             stages = state.stages.take(ended.id, body.progress.batch_id, stateful=stateful)
-            work = state.crew.work(ended, stages)
+            work = state.crew.work(ended, stages if whole else [])
         told = [msgspec.structs.replace(event, body=_controllable(event, work))]
         if beat is not None:
             told.insert(0, Event(self._sequence - 1, "heartbeat", event.time, beat))

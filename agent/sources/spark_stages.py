@@ -51,7 +51,11 @@ class StageEnded(msgspec.Struct, frozen=True):
 
 
 class JobPlanned(msgspec.Struct, frozen=True):
-    """A micro-batch's job and the stages planned for it, some of which may be skipped."""
+    """A micro-batch's job and the stages planned for it, some of which may be skipped.
+
+    Without a ``query_id`` it is a job of no group: threads that a ``foreachBatch`` starts in Python
+    have none, so it may be of any batch that runs.
+    """
 
     query_id: str
     run_id: str
@@ -249,6 +253,10 @@ class Stages:
         self._tasks: dict[tuple[int, int], _Open] = {}  # (stage, attempt)
         self._done: dict[tuple[str, int], list[tuple[StageEnded, _Open]]] = {}
         self._taken: dict[str, int] = {}  # the newest batch taken, by query id
+        self._begun: dict[str, int] = {}  # the newest batch with a job, by query id
+        self._nobodys = 0  # jobs of no group, and by query id how many there were at its last batch
+        self._nobodys_before: dict[str, int] = {}
+        self._partly: set[str] = set()  # queries whose running batch has jobs under another's name
 
     def hear(self, heard: Heard) -> None:
         """Takes a line in, in the log's order."""
@@ -262,6 +270,14 @@ class Stages:
                     let_go(self._tasks, MOST_OPEN)
                 opened.add(heard.task)
         elif isinstance(heard, JobPlanned):
+            if not heard.query_id:
+                self._nobodys += 1
+                return
+            if heard.batch_id < self._begun.get(heard.query_id, -1):
+                self._partly.add(heard.query_id)
+            else:
+                self._begun[heard.query_id] = heard.batch_id
+                let_go(self._begun, MOST_OPEN)
             if self.is_taken(heard.query_id, heard.batch_id):
                 return
             for stage in heard.stages:
@@ -292,6 +308,19 @@ class Stages:
         than 32 of them (``spark.sql.sources.parallelPartitionDiscovery.threshold``).
         """
         return batch_id <= self._taken.get(query_id, -1)
+
+    def all_known(self, query_id: str) -> bool:
+        """Whether the batch that ended had no jobs but those told; asked before each is taken.
+
+        A ``foreachBatch`` that writes from a pool's threads has jobs that bear the number of the
+        batch in which the thread was made, or, in Python, no query's name.
+        """
+        known = self._nobodys == self._nobodys_before.get(query_id, 0)
+        self._nobodys_before[query_id] = self._nobodys
+        let_go(self._nobodys_before, MOST_OPEN)
+        partly = query_id in self._partly
+        self._partly.discard(query_id)
+        return known and not partly
 
     def take(self, query_id: str, batch_id: int, *, stateful: bool = False) -> list[Stage]:
         """The stages of a batch that has ended, in the order of their ends; they are let go."""
@@ -378,5 +407,6 @@ def _job(told: _JobStart) -> JobPlanned | None:
         }
     )
     if job is None:
-        return None
+        grouped = told.properties is not None and told.properties.get("spark.jobGroup.id")
+        return None if grouped else JobPlanned("", "", -1, told.time / 1000.0, tuple(told.stages))
     return JobPlanned(job.query_id, job.run_id, job.batch_id, job.time, tuple(told.stages))

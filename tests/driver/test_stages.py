@@ -232,3 +232,19 @@ def test_a_listing_of_files_is_no_part_of_a_batch(spark: Spark) -> None:
     spark.ran("A", None, said=listing)
     assert stages(spark, "A", 0) == 2
     assert stages(spark, "A", 1) == 3
+
+
+def test_where_a_pools_threads_bear_an_earlier_batchs_number_none_is_told(spark: Spark) -> None:
+    """A thread of the JVM keeps the properties of the one that made it, for as long as it lives."""
+    spark.ran("A", 0, 2)
+    for batch in (1, 2):
+        spark.ran("A", batch)
+        spark.ran("A", 0, 2)  # by the pool that batch 0 made
+    spark.ran("A", 2)
+    assert stages(spark, "A", 2) is None
+    spark.ran("A", 3)
+    spark.ran("A", 4)
+    assert stages(spark, "A", 4) is None  # the pool's are as near
+    for batch in range(5, 5 + MOST_JOBS):
+        spark.ran("A", batch)
+    assert stages(spark, "A", batch) == 1

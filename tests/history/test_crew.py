@@ -167,3 +167,17 @@ def test_a_real_runs_lines_tell_it_too(real_log: bytes) -> None:
         assert 24.0 <= one["executor_hours_a_day_wanted"] < 48.0
     for one in of(judged([real_log.splitlines()]), rows.RECOMMENDATIONS):
         assert one["executor_hours_a_day"] is None
+
+
+def test_where_batches_write_from_threads_of_their_own_no_number_is_advised() -> None:
+    """Their jobs are of no group: who counts the others alone finds two executors enough."""
+    lines = []
+    for line in log():
+        lines.append(line)
+        if b'"SparkListenerJobStart"' in line:
+            told = json.loads(line)
+            told["Properties"] = {"spark.app.name": "orders"}
+            told["Stage IDs"] = [1_000_000 + told["Stage IDs"][0]]
+            lines.append(made.line(told.pop("Event"), **told))
+    hours = of(judged([lines], SETTINGS), rows.CAPACITY)
+    assert [one["executors_wanted"] for one in hours] == [None, None]

@@ -110,7 +110,9 @@ def test_only_jobs_of_micro_batches_are_told() -> None:
     assert heard == JobPlanned(QUERY, RUN, 4, 1_795_251_302.0, (3, 4))
     other = json.loads(job([3]))
     other["Properties"] = {"spark.app.name": "orders"}
-    assert spark_stages.read(json.dumps(other, separators=(",", ":")).encode()) is None
+    told = spark_stages.read(json.dumps(other, separators=(",", ":")).encode())
+    assert isinstance(told, JobPlanned)
+    assert told.query_id == "", "of no group: it may be of any"
 
 
 @pytest.mark.parametrize(
@@ -171,3 +173,28 @@ def test_stages_of_no_query_and_of_batches_nobody_asks_for_are_let_go() -> None:
     assert len(stages._done) == spark_stages.MOST_BATCHES
     assert len(stages._tasks) == spark_stages.MOST_OPEN
     assert len(stages._batches) == spark_stages.MOST_OPEN
+
+
+def nobodys(stage: int) -> bytes:
+    """A job of a thread that a foreachBatch started in Python."""
+    told = json.loads(job([stage]))
+    told["Properties"] = {"spark.app.name": "orders"}
+    return lines.line(told.pop("Event"), **told).strip()
+
+
+def test_all_are_known_where_no_job_bears_another_batchs_number_or_none() -> None:
+    stages = Stages()
+    told: dict[int, bool] = {}
+    beside = {2: [job([20], 1)], 4: [nobodys(40)], 6: [job([60], 5)]}
+    for batch in range(1, 8):
+        hear(stages, job([batch], batch), *beside.get(batch, []), task(batch, 0, 5))
+        hear(stages, completed(batch, 1))
+        told[batch] = stages.all_known(QUERY)
+        assert [one.stage for one in stages.take(QUERY, batch)] == [batch]
+    assert [batch for batch, known in told.items() if not known] == [2, 4, 6]
+
+
+def test_a_job_of_another_group_is_of_no_query() -> None:
+    told = json.loads(job([3]))
+    told["Properties"] = {"spark.jobGroup.id": "somebody"}
+    assert spark_stages.read(lines.line(told.pop("Event"), **told).strip()) is None
