@@ -245,8 +245,10 @@ class Service:
             raise HttpError(404, "no such path; it is /queries/{application}/{query}/live")
         application, query = (label(segment) for segment in segments[:2])
         liveness = self.fleet.liveness(application, query, self.clock())
-        if not liveness.ok and not self.keeper.writable:
-            # Events are refused meanwhile: the agent's own trouble must not kill drivers.
+        # Events are refused meanwhile, or nobody is there to tell any: the agent's own trouble must
+        # not kill drivers. One that hangs keeps its process at the door.
+        unheard = liveness.why == "silent" and self._doors_without_process()
+        if not liveness.ok and (unheard or not self.keeper.writable):
             liveness = Liveness(ok=True, why="unknown")
         return _json(_encode(liveness), 200 if liveness.ok else 503)
 
@@ -357,6 +359,11 @@ class Service:
 
     def _audited(self, view: QueryView) -> QueryView:
         return view if self.auditor is None else self.auditor.shown(view)
+
+    def _doors_without_process(self) -> bool:
+        """Whether there are doors, and a process at none of them: Weir's own part is missing."""
+        doors = Counter(self.doors or {})
+        return not doors["attached"] and doors["waiting"] + doors["refused"] > 0
 
     def _exposition(self, accept: str) -> tuple[bytes, str]:
         now = self.clock()

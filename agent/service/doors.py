@@ -127,8 +127,11 @@ class Doors:
         for name in list(self._doors):
             known = self._doors[name]
             self._reap(name, known, now)
-            if known.process is None and present.get(name) != known.mark:
-                del self._doors[name]
+            if present.get(name) != known.mark:
+                if known.process is None:
+                    del self._doors[name]
+                elif name in present:
+                    known.state = "waiting"  # the plugin opened another one: this process is stuck
         for name, mark in present.items():
             known = self._doors.setdefault(name, _Door(mark))
             if known.process is None and known.state == "waiting" and now >= known.again:

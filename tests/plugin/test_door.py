@@ -274,6 +274,19 @@ def test_one_that_is_done_is_left_until_its_door_is_another(
     assert here.look() == 2
 
 
+def test_one_behind_whom_another_door_was_opened_is_in_no_more(
+    keeper: Callable[[str], Keeper],
+) -> None:
+    """The plugin opens it where a process has not said for ten seconds that it is there."""
+    here = keeper(STAYS)
+    path = here.opened()
+    here.look()
+    assert here.doors.states()["attached"] == 1
+    here.opened("new").replace(path)
+    assert here.look() == 1, "it may still end by itself"
+    assert here.doors.states() == {"attached": 0, "waiting": 1, "refused": 0}
+
+
 @pytest.mark.parametrize("code", [LOST, 1, "kill"])
 def test_one_that_breaks_is_started_again_less_and_less_often(
     tmp_path: Path, keeper: Callable[[str], Keeper], code: int | str

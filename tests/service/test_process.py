@@ -396,6 +396,18 @@ def test_a_silent_driver_is_not_live_once_the_agent_has_run_a_while() -> None:
     assert asyncio.run(ask()) == (200, {"ok": True, "why": "starting"})
     now += 120.0
     assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
+    # Weir's own process at the door is missing: the driver may be well. One that hangs keeps it.
+    for state, told in (
+        ("waiting", (200, {"ok": True, "why": "unknown"})),
+        ("refused", (200, {"ok": True, "why": "unknown"})),
+        ("attached", (503, {"ok": False, "why": "silent"})),
+    ):
+        service.doors = {"attached": 0, "waiting": 0, "refused": 0, state: 1}
+        assert asyncio.run(ask()) == told, state
+    service.doors = {"attached": 1, "waiting": 1, "refused": 1}  # of others, who were killed
+    assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
+    service.doors = {"attached": 0, "waiting": 0, "refused": 0}
+    assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
 
 
 def test_metrics_and_api_tell_the_same_level(open_agent: AgentProcess, application: str) -> None:
