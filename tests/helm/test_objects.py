@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.helm import chart
-from tests.helm.chart import NAMESPACE, RELEASE, of, only
+from tests.helm.chart import NAMESPACE, RELEASE, Values, of, only
 from tests.helm.matrix import MATRIX, MONITORING
 from tests.helm.schemas import errors, minors
 
@@ -275,6 +275,37 @@ def test_selectors_choose_what_they_are_meant_to(objects: Objects) -> None:
         assert monitor["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
         assert endpoint["port"] == chart.agent_container(pod)["ports"][0]["name"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("commonLabels",),
+        ("podLabels",),
+        ("monitor", "labels"),
+        ("alerts", "labels"),
+        ("dashboards", "labels"),
+        ("drivers", "namespaces"),
+    ],
+    ids=".".join,
+)
+def test_a_key_that_is_left_empty_is_as_one_without_entries(path: tuple[str, ...]) -> None:
+    """As `labels:` with nothing but comments below it: YAML reads null, and Helm drops the key."""
+
+    def rendered(value: Values | list[str] | None) -> Objects:
+        asked: Values = {"monitor": {"enabled": True}, "alerts": {"enabled": True}}
+        given: Any = value
+        for key in reversed(path):
+            given = {key: given}
+        values = chart.merged(asked, {"networkPolicy": {"enabled": False}}, given)
+        return [one for one in chart.render(values) if one["kind"] != "Secret"]
+
+    namespaces = path[-1] == "namespaces"
+    expected = rendered([] if namespaces else {})
+    for one in expected:  # of a mapping Helm keeps the chart's own entries
+        if path == ("dashboards", "labels"):
+            one["metadata"]["labels"].pop("grafana_dashboard", None)
+    assert rendered(None) == expected
 
 
 def test_a_change_of_labels_or_options_never_changes_the_selector() -> None:

@@ -31,7 +31,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- define "weir.labelsWith" -}}
 {{- $root := index . 0 -}}
 {{- include "weir.ownLabels" $root }}
-{{- with merge (deepCopy (index . 1)) $root.Values.commonLabels }}
+{{- with merge (deepCopy (default dict (index . 1))) (default dict $root.Values.commonLabels) }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
