@@ -68,6 +68,39 @@ def test_of_two_each_is_scraped_by_its_own_monitor(parent_of_two: Path) -> None:
         assert [one["metadata"]["name"] for one in found] == [monitor["metadata"]["name"]]
 
 
+def test_of_two_beside_drivers_too(parent_of_two: Path) -> None:
+    values = merged(IMAGE, {"mode": "sidecar", "monitor": {"enabled": True}})
+    objects = rendered(parent_of_two, {"orders": values, "fraud": values})
+    templates = {
+        one["metadata"]["name"].removesuffix("-driver"): yaml.safe_load(one["data"]["driver.yaml"])
+        for one in chart.of(objects, "ConfigMap")
+        if one["metadata"]["name"].endswith("-driver")
+    }
+    monitors = chart.of(objects, "PodMonitor")
+    assert len(templates) == len(monitors) == 2
+    for monitor in monitors:
+        chosen = monitor["spec"]["selector"]["matchLabels"].items()
+        found = [
+            name for name, pod in templates.items() if chosen <= pod["metadata"]["labels"].items()
+        ]
+        assert found == [monitor["metadata"]["name"]]
+
+
+@pytest.mark.parametrize("mode", ["shared", "sidecar"])
+def test_without_an_alias_drivers_are_found_by_the_release_alone(parent: Path, mode: str) -> None:
+    """As by an older chart's template, with which a driver may run for months."""
+    values = merged(
+        IMAGE,
+        {"mode": mode, "monitor": {"enabled": True}, "networkPolicy": {"enabled": False}},
+    )
+    for objects in (
+        rendered(parent, {"weir": values}),
+        chart.render({**values, "nameOverride": "ours"}),
+    ):
+        (monitor,) = (one for one in objects if one["kind"] in ("ServiceMonitor", "PodMonitor"))
+        assert monitor["spec"]["selector"]["matchLabels"] == {"weir.agent/instance": RELEASE}
+
+
 @pytest.mark.parametrize("mode", ["shared", "sidecar"])
 def test_a_parent_leaves_users_to_the_platform(parent: Path, mode: str) -> None:
     """By a value that no version of Helm loses, as some lose a parent's nulls."""
