@@ -80,6 +80,16 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ['are both "ours"', "name another Secret, or unset token.driverSecret"],
     ),
     (
+        "a Secret of which Spark can name no volume",
+        {"token": {"create": False, "existingSecret": "weir.token"}},
+        ['token.existingSecret is "weir.token"', "weir.token-volume", "no dot and at most 56"],
+    ),
+    (
+        "one of a name too long for it",
+        {"token": {"create": False, "existingSecret": "a.b", "driverSecret": "d" * 57}},
+        [f'token.driverSecret is "{"d" * 57}"', "no dot and at most 56"],
+    ),
+    (
         "asks for a token that is not",
         {
             "mode": "sidecar",
@@ -520,6 +530,8 @@ def test_what_is_not_used_is_not_refused() -> None:
         {"persistence": {"enabled": False, "size": "0"}},
         {"agent": {"port": 7078}},
         {"mode": "sidecar", "fullnameOverride": "123"},
+        {"token": {"create": False, "existingSecret": "a.b", "driverSecret": "d" * 56}},
+        {"mode": "sidecar", "token": {"create": False, "existingSecret": "a.b"}},
     ):
         render(values)
 
