@@ -445,8 +445,10 @@ def test_the_policy_lets_in_who_is_named_and_nobody_else() -> None:
     assert monitoring == MONITORING
     names, interfaces = spec["egress"]
     asked = {(one["port"], one["protocol"]) for one in names["ports"]}
-    # OpenShift's name servers listen on 5353, whatever the port of their service.
-    assert asked == {(port, protocol) for port in (53, 5353) for protocol in ("UDP", "TCP")}
+    # Name servers listen on 5353 in OpenShift, 8053 in Gardener and 1053 in vCluster, whatever the
+    # port of their service.
+    ports = (53, 1053, 5353, 8053)
+    assert asked == {(port, protocol) for port in ports for protocol in ("UDP", "TCP")}
     assert [one["port"] for one in interfaces["ports"]] == [4040]
     assert interfaces["to"] == [own, others]
 
