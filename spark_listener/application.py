@@ -34,6 +34,8 @@ class Application:
     spark_version: str
     stopped: Callable[[], bool]  # the context is, or its JVM is gone; raises nothing
     lease: Lease = field(default_factory=Lease)
+    #: This process is none of the driver's: it goes through the plugin's door.
+    beyond: bool = False
     #: Lets go of connections of ours, where they are no one else's; raises nothing.
     close: Callable[[], None] | None = None
 

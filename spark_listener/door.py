@@ -255,6 +255,7 @@ class Door:
             str(context.version()),
             stopped=self.stopped,
             lease=self.lease,
+            beyond=True,
         )
 
     def stopped(self) -> bool:

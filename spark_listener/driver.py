@@ -135,7 +135,9 @@ class Driver:
             raise
 
     def _process_report(self) -> dict[str, Any]:
-        report: dict[str, Any] = {"host": _whole(socket.gethostname()), "python_pid": os.getpid()}
+        report: dict[str, Any] = {"host": _whole(socket.gethostname())}
+        if not self._spark.beyond:  # else it is Weir's own, and what it takes is not the driver's
+            report["python_pid"] = os.getpid()
         try:
             report["jvm_pid"] = int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
         except Exception as error:  # Java 8 has no ProcessHandle

@@ -314,7 +314,9 @@ PLACES: dict[str, Callable[[Any], object]] = {
     "door": lambda failing: attachment._close_the_door(
         SimpleNamespace(sparkContext=Context(failing)), None
     ),
-    "process": lambda failing: with_attributes(Driver, _gateway=failing)._process_report(),
+    "process": lambda failing: with_attributes(
+        Driver, _gateway=failing, _spark=SimpleNamespace(beyond=False)
+    )._process_report(),
     "listener": lambda failing: with_attributes(
         Driver, _spark=SimpleNamespace(stopped=lambda: True)
     )._take_listener_out(SimpleNamespace(java=failing)),

@@ -574,8 +574,15 @@ def test_an_application_is_watched_whatever_it_is_called(
 
 def test_a_host_is_told_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "Z\udce4hler")
-    driver: Any = SimpleNamespace(_gateway=None)
+    driver: Any = SimpleNamespace(_gateway=None, _spark=SimpleNamespace(beyond=False))
     assert Driver._process_report(driver)["host"] == "Z?hler"
+
+
+def test_the_process_at_a_door_is_not_told_as_the_drivers() -> None:
+    """An agent with ``driver_process: auto`` would show its memory as that of the job's Python."""
+    for beyond in (False, True):
+        driver: Any = SimpleNamespace(_gateway=None, _spark=SimpleNamespace(beyond=beyond))
+        assert ("python_pid" in Driver._process_report(driver)) is not beyond
 
 
 def test_rare_heartbeats_are_named() -> None:

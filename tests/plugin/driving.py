@@ -40,3 +40,9 @@ def secrets(bench: Bench) -> list[str]:
         with contextlib.suppress(OSError, door.NoDoor):
             found.append(door.read(path).token)
     return found
+
+
+def instances(agent: AgentProcess) -> set[str]:
+    """The listeners that the agent heard of: each process at a door is one."""
+    told = agent.http.get("/v1/queries").json()["listeners"]
+    return {one["listener"]["instance"] for one in told}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.plugin.conftest import JOBS
-from tests.plugin.driving import beyond, limit, order, secrets
+from tests.plugin.driving import beyond, instances, limit, order, secrets
 from tests.service.agents import AgentProcess, weir
 from tests.waiting import until
 
@@ -37,16 +37,11 @@ def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
     until(lambda: query("lines")["sources"][0]["backlog"] == 0, "the files to be read")
     first = beyond(agent)
     assert first is not None
+    told = instances(agent)
     first.kill()
     began = time.monotonic()
     # Not the first that begins: the plugin may still be closing the door, and that one then ends.
-    until(
-        lambda: any(
-            one["listener"].get("python_pid") not in (None, first.pid)
-            for one in agent.http.get("/v1/queries").json()["listeners"]
-        ),
-        "another process at the door to tell",
-    )
+    until(lambda: instances(agent) - told, "another process at the door to tell")
     print(f"attached again after {time.monotonic() - began:.2f} s")
     again = query("lines")
     assert again["run_id"] == found["run_id"]
