@@ -204,7 +204,10 @@ class Settings(BaseSettings):
         "the machine too, at a disk flush per request.",
     )
     record_file: Path | None = _option(
-        "State", None, "Append every accepted event to this file, for `weir replay`."
+        "State",
+        None,
+        "Append every accepted event to this file, for `weir replay`, while more than "
+        "64 MiB are free where it lies.",
     )
     record_max_bytes: _Whole = _option(
         "State", 64 * 1024**2, "Size at which the record is put aside as `.1`.", ge=4096

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,6 +14,9 @@ from spark_listener.redact import redact_event
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Left free on the record's file system, as the state is usually there too, and without it nothing
+#: is regulated: that of 2000 queries takes 36 MiB, its journal 4, and it may all be still to come.
+RESERVE_BYTES: Final = 64 * 1024 * 1024
 _any = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
@@ -79,6 +82,10 @@ class Recorder:
 
     def _append(self, text: bytes) -> None:
         file = self._file = self._file or self._open()
+        disk = os.fstatvfs(file.fileno())
+        # Of no blocks at all is one that does not tell.
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize - len(text) < RESERVE_BYTES:
+            raise OSError(28, "too little space is left beside the record", str(self._path))
         size = os.fstat(file.fileno()).st_size
         if size and size + len(text) > self._max_bytes:
             self._rotate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import math
@@ -10,6 +11,7 @@ import os
 import resource
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -179,6 +181,25 @@ def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path: Path) -> N
     recorder.record(wire.body([wire.progress(4)]), set())
     recorder.close()
     assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()] == [1, 4]
+
+
+def test_the_record_leaves_room_for_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2000 queries that takes 36 MiB, and its journal 4; without it nothing is regulated."""
+    path = tmp_path / "record.jsonl"
+    recorder = Recorder(path, max_bytes=10**6, keep=2)
+    disk = SimpleNamespace(f_blocks=1000, f_bavail=40, f_frsize=1024 * 1024)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: disk)
+    with pytest.raises(OSError, match="too little space") as raised:
+        recorder.record(wire.body([wire.progress(1)]), set())
+    assert raised.value.errno == errno.ENOSPC
+    disk.f_bavail = 100
+    recorder.record(wire.body([wire.progress(2)]), set())
+    disk.f_blocks = disk.f_bavail = 0  # a file system that does not tell
+    recorder.record(wire.body([wire.progress(3)]), set())
+    recorder.close()
+    assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()] == [2, 3]
 
 
 def test_the_record_goes_on_once_its_files_can_be_renamed_again(tmp_path: Path) -> None:
