@@ -166,7 +166,7 @@ def test_all_logs_together_keep_no_more_than_so_much(
     keeper = Keeper(Policy(), Store(None), started_time=now)
     logs = EventLogs([tmp_path], keeper, lambda: now)
     asyncio.run(logs.poll())
-    followers = logs._followers
+    followers = logs.directories[0].followers
     assert len(followers) == len(names)
     held = sum(one.held_bytes for one in followers.values())
     assert most - 2 * MIB < held <= most

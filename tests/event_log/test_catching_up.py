@@ -60,7 +60,8 @@ def test_while_a_log_is_caught_up_with_brokers_have_no_backlog_to_tell(
 
     seen = []
     ends = iter(range(10**6))
-    monkeypatch.setattr(watch.logs, "_clock", lambda: watch.now + 2.0 * next(ends))  # slow
+    (logs,) = watch.logs.directories
+    monkeypatch.setattr(logs, "_clock", lambda: watch.now + 2.0 * next(ends))  # slow
     while watch.completed < 60:
         asyncio.run(watch.logs.poll())
         watch.now += 1.0

@@ -68,7 +68,7 @@ class Watch:
 
     @property
     def followed(self) -> list[str]:
-        return sorted(self.logs._followers)
+        return sorted(self.logs.directories[0].followers)
 
     @property
     def up(self) -> bool:
@@ -192,8 +192,8 @@ def test_a_deleted_log_is_let_go_of_at_once(watch: Watch) -> None:
     watch.pass_time(40.0)
     assert watch.followed == []
     assert not watch.up
-    assert watch.logs._past == {}
-    assert watch.logs._said == set()
+    assert watch.logs.directories[0]._past == {}
+    assert watch.logs.directories[0]._said == set()
 
 
 @pytest.mark.parametrize("silent_seconds", [2 * LOST_SECONDS, 2 * DAY_SECONDS])
