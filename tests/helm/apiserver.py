@@ -207,6 +207,12 @@ class ApiServer:
             raise RefusedError(answer.headers["warning"])
         return dict(answer.json())
 
+    def patch(self, thing: Thing, change: Thing) -> None:
+        """Changes an object that is there, as `kubectl patch` does."""
+        path = f"{_path(thing)}/{thing['metadata']['name']}"
+        kind = {"content-type": "application/merge-patch+json"}
+        self.http.patch(path, json=change, headers=kind).raise_for_status()
+
     def get(self, thing: Thing) -> Thing | None:
         """An object as the server has it; None where it has none."""
         answer = self.http.get(f"{_path(thing)}/{thing['metadata']['name']}")

@@ -6,6 +6,7 @@ has nothing to say but its notes. What is wrong never reaches it.
 
 from __future__ import annotations
 
+import base64
 import copy
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -174,6 +175,31 @@ def test_it_is_installed_upgraded_and_uninstalled(server: ApiServer, name: str) 
     helm(server, "uninstall", *where)
     assert [one["kind"] for one in objects if server.get(one)] == []
     assert releases(server, name) == []
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_upgrade_that_goes_back_by_itself_keeps_a_new_token_that_helm_has_stored(
+    server: ApiServer, stored: bool
+) -> None:
+    """docs/deploy.md's fourth step; without it what was rendered with the old one comes back."""
+    namespace = f"renewed-{stored}".lower()
+    where = ("--namespace", namespace)
+    server.namespace(namespace, RESTRICTED)
+    helm(server, "install", RELEASE, str(CHART), *where, values=IMAGE)
+    objects = objects_of(helm(server, "get", "manifest", RELEASE, *where))
+    secrets = chart.of(objects, "Secret")
+    new = {"token": base64.b64encode(b"the-new-one").decode()}
+    server.patch(secrets[0], {"data": new})
+    if stored:
+        helm(server, "upgrade", RELEASE, str(CHART), *where, "--reset-then-reuse-values")
+    # No controller runs, so no pod ever gets ready.
+    changed = ("--reuse-values", "--set", "config.target_seconds=3", "--atomic", "--timeout", "2s")
+    done = server.helm("upgrade", RELEASE, str(CHART), *where, *changed)
+    assert done.returncode != 0
+    now = server.get(secrets[0])
+    assert now is not None
+    assert (now["data"] == new) is stored
+    helm(server, "uninstall", RELEASE, *where)
 
 
 def test_mode_is_changed_by_an_upgrade(server: ApiServer) -> None:
