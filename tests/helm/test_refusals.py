@@ -396,6 +396,21 @@ MISFITS: list[tuple[str, Values, list[str]]] = [
     ("enabled in words", {"enabled": "no"}, ["/enabled", "boolean"]),
     ("unknown mode", {"mode": "deployment"}, ["/mode", "'shared', 'sidecar'"]),
     ("replicas", {"replicas": 2}, ["'replicas' not allowed"]),
+    (
+        "a scrape of no interval",
+        {"monitor": {"enabled": True, "interval": None}, "networkPolicy": {"enabled": False}},
+        ["/monitor", "missing property 'interval'"],
+    ),
+    (
+        "a scrape that ends at no time",
+        {"monitor": {"enabled": True, "scrapeTimeout": None}, "networkPolicy": {"enabled": False}},
+        ["/monitor", "missing property 'scrapeTimeout'"],
+    ),
+    (
+        "a probe that is left empty",
+        {"sidecar": {"livenessProbe": None}},
+        ["/sidecar", "missing property 'livenessProbe'"],
+    ),
     ("port as text", {"agent": {"port": "9655"}}, ["/agent/port", "want integer"]),
     ("a port for root", {"agent": {"port": 80}}, ["/agent/port", "minimum: got 80"]),
     ("target of zero", {"config": {"target_seconds": 0}}, ["/config/target_seconds"]),
