@@ -953,7 +953,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         illegal characters
         [Cc]heck '\S{1,60}' option
         [Cc]heck (?:your|the) (?:configuration|settings|options)
-        does not support
+        does not support(?! task retry)
         unsupported
         Unsupported
         Unexpected character \('<'

@@ -82,7 +82,7 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         TaskNotSerializable Python PythonWorker Py4JJava StreamingQuery OriginalTryStackTrace
         Abort BarrierJobRunWithDynamicAllocation SubmitRestMissingField SubmitRestProtocol
         StreamingPythonRunnerInitialization StreamingPythonRunnerInitializationCommunication
-        ShuffleManagerNotInitialized""",
+        ShuffleManagerNotInitialized ContinuousTaskRetry""",
     ),
     (
         "",
