@@ -533,11 +533,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{STATE_ROWS} > 1000000 and ("
         f"({_state()} > 1.1 * {_state('1d')} and {_state('1d')} > 1.1 * {_state('2d')})"
         f" or ({_state()} > 1.5 * max_over_time({STATE_ROWS}[1d] offset 6h)"
-        f" and {STATE_ROWS} offset 30h > 0))",
+        f" and {STATE_ROWS} offset 30h > 0))"
+        f" unless {_state()} <= 1.1 * max_over_time({STATE_ROWS}[1d] offset 6d12h)",
         hold="1h",
         why="State that has a bound repeats itself day by day. A tenth more than at the same hour "
         "on each of two days, or half more than the highest of the day until six hours ago, does "
-        "not. Below a million rows it is no trouble yet; an hour leaves out a re-read.",
+        "not; unless it was there a week ago, half a day before or after, and a tenth more: a "
+        "Monday is no Sunday. Below a million rows it is no trouble yet; an hour leaves out a "
+        "re-read.",
         summary=f"{_QUERY}: its state grows without bound",
         description="{{ $value | humanize }} rows of state, and more every day. It will not fit in "
         "the end, and each commit takes longer until then.",

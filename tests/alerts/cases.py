@@ -187,6 +187,20 @@ def _grown(*days: str) -> dict[str, str]:
     }
 
 
+_UNTIL_TEN: Final = "1200000x35 1200000+160000x23"
+_WEEKEND: Final = ("1200000x59 2000000x47 1200000x35",) * 2
+
+
+def _weekday(top: int = 5_000_000) -> str:
+    """What follows the traffic: up from six to ten, down from 18 to 22."""
+    return f"{_UNTIL_TEN} {top}x47 4880000-160000x23 1200000x11"
+
+
+def _peak(samples_before: int) -> str:
+    """A day with four hours of much."""
+    return f"1200000x{samples_before - 1} 5000000x23 1200000x{144 - 24 - samples_before - 1}"
+
+
 CASES: Final[tuple[Case, ...]] = (
     Case(
         alert="WeirSpiral",
@@ -935,6 +949,25 @@ CASES: Final[tuple[Case, ...]] = (
         description="4M rows of state, and more every day. It will not fit in the end, and each "
         "commit takes longer until then.",
         quiet=(_grown("2000000x199 2000000+100000x3 2900000x200"),),
+    ),
+    Case(
+        alert="WeirStateGrowing",  # a leak on a Monday morning, beyond what a Monday has
+        # Not as much as on the last days of the week before: that says nothing of a Monday.
+        fires=_grown(
+            *(_weekday(), _weekday(), _weekday(), _weekday(7_000_000), _weekday(7_000_000)),
+            *(*_WEEKEND, _UNTIL_TEN, "5000000+100000x150"),
+        ),
+        step_minutes=10,
+        at=1083,
+        labels=_OF_QUERY_ANYWHERE,
+        summary="orders/enrich: its state grows without bound",
+        description="6.5M rows of state, and more every day. It will not fit in the end, and each "
+        "commit takes longer until then.",
+        quiet=(
+            # Twice and a half of a Sunday's, as each Monday.
+            _grown(*[*[_weekday()] * 5, *_WEEKEND] * 2),
+            _grown(_peak(36), *[_weekday()] * 4, *_WEEKEND, _peak(78)),  # seven hours later
+        ),
     ),
     Case(
         alert="WeirSnapshotsLate",
