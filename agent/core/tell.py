@@ -50,14 +50,14 @@ def _unseen_rows(query: Query, time: float) -> float:
 
     Counted from the start of the running batch, or from when the source was looked at since; at
     most what is known to have come in so long a time before, since a burst that is over does not
-    go on. What brokers were asked for stands as they told it.
+    go on. What brokers were asked for stands as they told it, as long as they are believed.
     """
     if query.running.seconds is None or query.running.heard_time is None:
         return 0.0
     began = query.running.heard_time - query.running.seconds
     unseen = longest = 0.0
     for source in query.sources:
-        if source.asked_time is not None:
+        if time <= source.asked_until_time:
             continue
         age = max(0.0, time - max(began, source.backlog_time or began))
         unseen += (source.arrival_rows or 0.0) * age

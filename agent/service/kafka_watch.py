@@ -82,7 +82,7 @@ class KafkaWatch:
             self.up, self._failures = None, 0  # nobody asks them
             return
         try:
-            held, left, hidden = await asyncio.to_thread(self._ask, wanted, now)
+            held, silent, left, hidden = await asyncio.to_thread(self._ask, wanted, now)
         except KafkaUnavailable as error:
             self._failures = min(self._failures + 1, 16)
             self.up = False
@@ -118,7 +118,15 @@ class KafkaWatch:
             self._unknown - hidden,
             topics,
         )
-        self._tell(readings, held, now)
+        partly = self._tell(readings, held, silent, now)
+        if partly:
+            self._rarely.warn(
+                _log.warning,
+                "of some partitions no Kafka broker answers: the backlog of these queries is what "
+                "progress says, and how near retention is in those partitions what was known last",
+                now,
+                queries=partly,
+            )
 
     def _name_once(self, line: str, found: set[str], topics: set[str]) -> None:
         """``topics``: all that are read; what is not read any more may be named again."""
@@ -130,10 +138,11 @@ class KafkaWatch:
 
     def _ask(
         self, wanted: Mapping[Key, set[str]], now: float
-    ) -> tuple[dict[Place, Held], list[Key], set[str]]:
-        """What is held of the topics that queries read, and those queries that do not fit in.
+    ) -> tuple[dict[Place, Held], set[Place], list[Key], set[str]]:
+        """What is held of the topics that queries read, and the partitions that nobody tells of.
 
-        And those topics of which nothing is shown. In a thread.
+        Then those queries that do not fit in, and those topics of which nothing is shown. In a
+        thread.
         """
         topics = set().union(*wanted.values())
         places: defaultdict[str, list[Place]] = defaultdict(list)
@@ -151,8 +160,10 @@ class KafkaWatch:
                 continue
             chosen |= more
             room -= size
-        held = self._brokers.held([place for topic in sorted(chosen) for place in places[topic]])
-        return held, left, {topic for topic in topics if not places[topic]}
+        asked = [place for topic in sorted(chosen) for place in places[topic]]
+        held = self._brokers.held(asked)
+        hidden = {topic for topic in topics if not places[topic]}
+        return held, set(asked) - held.keys(), left, hidden
 
     def _ask_retention(self, topics: set[str], now: float) -> None:
         if now - self._retention_time < RETENTION_SECONDS and topics <= self._retention_of:
@@ -166,9 +177,17 @@ class KafkaWatch:
         self._retention_of, self._retention_time = topics, now
 
     def _tell(
-        self, readings: Mapping[Key, Reading], held: Mapping[Place, Held], now: float
-    ) -> None:
-        """``now``: when they were asked, so that a batch planned meanwhile is the newer word."""
+        self,
+        readings: Mapping[Key, Reading],
+        held: Mapping[Place, Held],
+        silent: set[Place],
+        now: float,
+    ) -> list[str]:
+        """``now``: when they were asked, so that a batch planned meanwhile is the newer word.
+
+        The queries of which brokers tell of some partitions alone.
+        """
+        partly: set[str] = set()
         fleet = self._fleet()
         # Meanwhile batches may have ended: what was read is taken as it is now.
         newer = fleet.readings()
@@ -184,8 +203,9 @@ class KafkaWatch:
                 }
                 place = (key, reading.query_id, source)
                 alive.add(place)  # a partition without a leader comes back, as old as it was
-                missing = offsets.keys() - of_source.keys()
-                if missing or not of_source:
+                unheard = {one for one in silent if one in offsets or one[0] in own}
+                there = of_source.keys() | unheard
+                if not there or offsets.keys() - there:
                     continue  # another cluster's, or deleted meanwhile: nothing is known
                 watched = self._watched.setdefault(place, Watched())
                 asked = readings[key]
@@ -206,12 +226,18 @@ class KafkaWatch:
                         if asked.query_id == reading.query_id
                     ],
                     rests_seconds=reading.rests_seconds,
+                    silent=unheard,
                 )
                 fleet.hear_partitions(
-                    key, reading.query_id, source, self._marked(views), now, valid_seconds=valid
+                    *(key, reading.query_id, source, self._marked(views), now),
+                    valid_seconds=valid,
+                    silent=unheard,
                 )
+                if unheard:
+                    partly.add("/".join(key))
         for gone in self._watched.keys() - alive:
             del self._watched[gone]
+        return sorted(partly)
 
     def _told_apart(
         self,

@@ -647,6 +647,18 @@ def test_backlog_is_exactly_what_was_measured_and_grows_only_while_a_batch_runs(
     assert view.backlog_unseen_rows == pytest.approx(view.backlog_rows - 5900)
 
 
+def test_what_arrives_unseen_is_estimated_again_once_brokers_are_not_believed_any_more() -> None:
+    world = World()
+    for number in range(10):
+        world.send(world.driver.progress(100, 1.0, limit=100, backlog=5000 + 100 * number))
+    world.send(world.driver.heartbeat(11, 0.5))
+    view = PartitionView(0, "t", "0", 5900, 0, None)
+    world.fleet.hear_partitions(KEY, "q-1", 0, [view], world.now, valid_seconds=5.0)
+    for seconds, estimated in ((4.0, False), (2.0, True)):
+        world.driver.time += seconds
+        assert (world.view().backlog_unseen_rows > 0.0) is estimated
+
+
 def test_an_idle_query_with_a_minimum_of_rows_keeps_its_backlog() -> None:
     world = World()
     world.send(world.driver.progress(100, 1.0, limit=100, backlog=40))

@@ -100,3 +100,19 @@ def test_of_what_one_log_can_do_nothing_makes_it_another(steps: list[tuple[int, 
         end, planned_time = plans[newest]
         read = max(read, min(end, read + taken))
         assert log.look(read, end, latest, planned_time)
+
+
+def test_a_partition_of_which_no_broker_answers_makes_it_no_other_log() -> None:
+    """Spark had read on of it before, and it comes back cut off: a follower that lagged leads."""
+    other = ("orders", "1")
+    log, now = LogRead(), 1000.0
+    for read, held in (
+        (90, {ONE: Held(0, 100), other: Held(0, 100)}),
+        (120, {ONE: Held(0, 100)}),
+        (120, {ONE: Held(0, 100), other: Held(0, 95)}),
+    ):
+        for _ in range(20):
+            now += 5.0
+            told = log.tells(Reading({0: {ONE: 90, other: read}}), 0, held, now)
+            assert told or len(held) == 2
+            assert not log.other

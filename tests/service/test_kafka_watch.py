@@ -39,13 +39,14 @@ class Cluster:
         self.kept = kept or {}
         self.asked_retention: list[set[str]] = []
         self.silent_about_retention = False
+        self.leaderless: set[Place] = set()
 
     def partitions(self, topics: Iterable[str]) -> list[Place]:
         wanted = set(topics)
         return [place for place in self.holds if place[0] in wanted]
 
     def held(self, places: Iterable[Place]) -> dict[Place, Held]:
-        return {place: self.holds[place] for place in places}
+        return {place: self.holds[place] for place in places if place not in self.leaderless}
 
     def retention_seconds(self, topics: Iterable[str]) -> dict[str, float | None]:
         self.asked_retention.append(set(topics))
@@ -347,6 +348,80 @@ def test_topics_of_which_brokers_tell_nothing_are_named_once() -> None:
     assert "DESCRIBE)" in logs[0]["event"]
     assert "DESCRIBE_CONFIGS" in logs[1]["event"]
     assert watch.backlog("two") == 9
+
+
+def losses(watch: Watch) -> list[tuple[float | None, int]]:
+    """By partition, until when retention deletes unread rows, and how many it has."""
+    view = watch.fleet.view(("shop", "one"), watch.now)
+    found = {one.partition: one for one in view.partitions}
+    return [(one.retention_loss_seconds, one.lost_rows) for _, one in sorted(found.items())]
+
+
+def test_a_partition_without_a_leader_silences_no_other() -> None:
+    """Of a query that failed: what the others lose is told on, and of this one what was known."""
+    cluster = Cluster({("t", "0"): Held(0, 100), ("t", "1"): Held(0, 100)}, {"t": 3600.0})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 50, "1": 60}})
+    send(watch, watch.drivers["one"].terminated("java.io.IOException: x"))
+    for _ in range(12):
+        watch.look()
+    (near, _), before = losses(watch)
+    assert near == pytest.approx(3600.0, abs=120.0)
+    cluster.leaderless = {("t", "1")}
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(59):
+            watch.look()
+    (nearer, _), after = losses(watch)
+    assert near - nearer == pytest.approx(295.0, abs=10.0)
+    assert after == before
+    assert watch.watch.up is True
+    assert [said["queries"] for said in logs] == [["shop/one"]]
+    cluster.holds["t", "0"] = Held(80, 100)
+    watch.look()
+    assert losses(watch) == [(0.0, 30), before]
+    cluster.leaderless = set()
+    watch.look()
+    (again, _) = losses(watch)[1]
+    assert again == pytest.approx(nearer, abs=10.0), "as old as it was"
+
+
+def test_a_query_whose_every_partition_is_without_a_leader_is_named_too() -> None:
+    cluster = Cluster({("t", "0"): Held(80, 100), ("u", "0"): Held(0, 9)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 50}})
+    watch.reads("two", {"u": {"0": 0}})
+    watch.look()
+    cluster.leaderless = {("t", "0")}
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(40):
+            watch.look()
+    assert losses(watch) == [(0.0, 30)]
+    assert [said["queries"] for said in logs] == [["shop/one"]]
+    assert watch.backlog("two") == 9
+
+
+def test_what_some_partitions_hold_is_not_taken_for_the_sum_of_all() -> None:
+    cluster = Cluster({("t", "0"): Held(0, 100), ("t", "1"): Held(0, 100)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 50, "1": 60}})
+    watch.look()
+    assert waiting(watch) == (90, [50, 40], None)
+    cluster.leaderless = {("t", "1")}
+    cluster.holds["t", "0"] = Held(0, 170)
+    watch.look()
+    assert waiting(watch)[:2] == (90, [120, 40])
+    batch(watch, (50, 60), (170, 60), (170, 100))
+    watch.look()
+    assert waiting(watch)[:2] == (40, [0, 40])
+
+
+def test_a_topic_that_is_gone_is_no_partition_without_a_leader() -> None:
+    """Another cluster's of the same names may have fewer partitions: nothing is told of any."""
+    cluster = Cluster({("t", "0"): Held(0, 100)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 50, "1": 60}})
+    watch.look()
+    assert watch.views("one") == 0
 
 
 class Admin:

@@ -11,6 +11,8 @@ from agent.core.measure import flow as measure
 from agent.core.measure.partitions import PartitionView, pressing_rows_per_second
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from agent.core.decode.events import Progress, SourceLimit
     from agent.core.query import Key, Query
 
@@ -92,23 +94,39 @@ class BrokersWord:
         now: float,
         *,
         valid_seconds: float,
+        silent: Collection[tuple[str, str]],
     ) -> None:
-        """What brokers hold of a source now, shown for so many seconds."""
+        """What brokers hold of a source now, shown for so many seconds.
+
+        Of ``silent`` partitions what was known last stands, and no sum is told.
+        """
         self._elsewhere.get(query.key, ("", set()))[1].discard(source)
         until = now + valid_seconds
         asked = self._partitions.setdefault(query.key, {})
         time = now - query.clock.skew_seconds
         begins: Offsets = {}
         ends: Offsets = {}
+        last = asked.get(source)
+        kept: list[PartitionView] = []
+        if last is not None and last.query_id == query.run.query_id and now <= last.until:
+            there = [one for one in last.views if (one.topic, one.partition) in silent]
+            kept = [_waiting(query, one, last) for one in there]
+            begins = {place: row for place, row in last.begins.items() if place in silent}
+            ends = {place: row for place, row in last.ends.items() if place in silent}
         for one in views:
             place, taken = (one.topic, one.partition), _taken(query, one)
             if query.read is not None and taken is not None:
                 begins[place] = max(taken, query.read.offsets[source][place] + one.lost_rows)
                 ends[place] = begins[place] + one.backlog_rows
+        if kept:
+            views = sorted(kept + views, key=lambda one: (one.topic, one.partition))
         asked[source] = _Asked(query.run.query_id, until, views, begins, ends, time)
-        measure.observe(query, source, sum(view.backlog_rows for view in views), time)
+        if not silent:
+            measure.observe(query, source, sum(view.backlog_rows for view in views), time)
         if source < len(query.sources):
             of = query.sources[source]
+            if not silent:
+                of.asked_until_time = time + valid_seconds
             pressing = pressing_rows_per_second(views)
             if pressing is not None:
                 # Of an offset that two parts of a plan read, two rows count.
@@ -125,7 +143,8 @@ class BrokersWord:
         self._elsewhere[query.key] = (query.run.query_id, kept | {source})
         self._partitions.get(query.key, {}).pop(source, None)
         if source < len(query.sources):
-            query.sources[source].pressing_rows_per_second = None
+            of = query.sources[source]
+            of.pressing_rows_per_second, of.asked_until_time = None, 0.0
         return True
 
     def elsewhere(self, query: Query) -> bool:

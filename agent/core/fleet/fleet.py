@@ -56,7 +56,7 @@ from agent.core.names import label
 from agent.core.query import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from agent.core.decode.events import Application, SourceLimit
     from agent.core.decode.kafka_offsets import Offsets, Reading
@@ -689,15 +689,17 @@ class Fleet:
         now: float,
         *,
         valid_seconds: float = 300.0,
+        silent: Collection[tuple[str, str]] = (),
     ) -> None:
         """What brokers hold of a source now, against what the query had read.
 
-        Shown for so many seconds: brokers that stop answering leave nothing known.
+        Shown for so many seconds: brokers that stop answering leave nothing known. Of ``silent``
+        partitions no broker answers: what was known of them stands as long as others are told.
         """
         query = self._roster.get(key)
         if query is None or query.run.query_id != query_id or query.reads_on:
             return
-        self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds)
+        self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds, silent=silent)
         self._see(query)
         self._changed.touch(part_of_query(key))
 

@@ -42,7 +42,8 @@ class LogRead(msgspec.Struct):
     ) -> bool:
         """Whether what brokers hold may be told of a source that had read ``asked`` before."""
         read, seen = asked.offsets.get(source, {}), asked.ends.get(source, {})
-        cut = any(one.latest < self.ends.get(place, 0) for place, one in held.items())
+        ends = {place: one.latest for place, one in held.items()}
+        cut = any(end < self.ends.get(place, 0) for place, end in ends.items())
         back = any(offset < self.read.get(place, 0) for place, offset in read.items())
         if cut or back or not self.first:  # a topic made anew, or a checkpoint restored
             self.other, self.short_plans, self.beyond_since_time = False, 0, None
@@ -51,9 +52,9 @@ class LogRead(msgspec.Struct):
                 place: one.latest if one.stable is None else one.stable
                 for place, one in held.items()
             }
-        self.ends = {place: one.latest for place, one in held.items()}
+        self.ends = {**self.ends, **ends}  # one of which no broker answers may come back cut off
         beyond = any(
-            offset > self.ends.get(place, offset) for place, offset in asked.reached(source).items()
+            offset > ends.get(place, offset) for place, offset in asked.reached(source).items()
         )
         self._note_beyond(now, beyond=beyond)
         # An end that stands still may be an old one: AvailableNow looks once for a whole run.

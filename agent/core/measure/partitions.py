@@ -25,7 +25,7 @@ from agent.core.measure.other_log import LogRead
 from agent.core.measure.steps import LEAST_SECONDS, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from agent.core.decode.kafka_offsets import Held, Offsets
 
@@ -226,6 +226,7 @@ class Watched(msgspec.Struct):
         planned: Offsets | None = None,
         before: Iterable[Offsets] | None = None,
         rests_seconds: float = 0.0,
+        silent: Collection[tuple[str, str]] = (),
     ) -> list[PartitionView]:
         """What is held now, against what the query has read up to.
 
@@ -237,10 +238,11 @@ class Watched(msgspec.Struct):
         The end is where transactions are open, until the query has read or planned beyond it once:
         one that reads only what is committed never does, and rows that it cannot see wait for none.
         ``before``: what it had read and planned when brokers were asked, where that is another
-        word: meanwhile a transaction may have ended, and its rows been read. ``rests_seconds``: for
-        so long it reads nothing between two batches and goes on.
+        word: meanwhile a transaction may have ended, and its rows been read. ``silent``: of these
+        no broker answers. They come back as old as they were. ``rests_seconds``: for so long it
+        reads nothing between two batches and goes on.
         """
-        for gone in self.partitions.keys() - held.keys():
+        for gone in self.partitions.keys() - held.keys() - set(silent):
             del self.partitions[gone]
         views: list[PartitionView] = []
         seen = [position, planned or {}] if before is None else list(before)

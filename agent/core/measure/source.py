@@ -53,6 +53,7 @@ class Source(msgspec.Struct):
     in_hand: int = 0  # taken into the batch that runs, which no progress has told of yet
     asked: float | None = None  # admitted_total and what was left, as brokers told it since
     asked_time: float | None = None  # when brokers last told of it in this run
+    asked_until_time: float = 0.0  # until when that is believed
     arrival: SteppingRate = msgspec.field(default_factory=SteppingRate)
     #: The rate at which no row is deleted unread, as brokers said last, and until when that holds.
     pressing_rows_per_second: float | None = None
@@ -364,6 +365,7 @@ class Source(msgspec.Struct):
         self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
         self.arrived_before = 0.0
         self.in_hand, self.asked, self.asked_time = 0, None, None
+        self.asked_until_time = 0.0
 
     def decide(
         self, limit: int | None, reason: str, time: float, *, would_be: bool = False

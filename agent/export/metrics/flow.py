@@ -60,8 +60,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Files and bytes turned into rows by what late batches held. Rows are those that "
         "Spark counts: where each batch is read twice (a `MERGE` in `foreachBatch`, a topic in two "
         "places of a query) that is twice Kafka's lag. While a batch runs, what arrives meanwhile "
-        "is estimated, at most as much as came in so long a time before; nothing is added where "
-        "brokers are asked. A source that tells nothing is left out; absent where none tells.",
+        "is estimated, at most as much as came in so long a time before; nothing is added while "
+        "brokers tell of all partitions. A source that tells nothing is left out; absent where "
+        "none tells.",
     ),
     QUERY.gauge(
         "weir_backlog_seconds",
