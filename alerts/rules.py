@@ -466,8 +466,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         f" unless {of_query('weir_batches_total')} {over(series, '15m')}",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
-        "data flows. The short window ends the alert when the failures do. Where nothing was "
-        "committed in the hour somebody is woken: by WeirBatchesFailing, or by WeirQueryGone.",
+        "data flows. A driver that was killed counts, though it tells no failure. The short window "
+        "ends the alert when the failures do. Where nothing was committed in the hour somebody is "
+        "woken: by WeirBatchesFailing, or by WeirQueryGone.",
         summary=f"{_QUERY} fails again and again",
         description="{{ $value | humanize }} failures in the last hour. It commits batches between "
         "them, so it goes on, late.",

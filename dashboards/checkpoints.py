@@ -146,8 +146,7 @@ def checkpoints(runbooks: str) -> Dashboard:
                 ),
                 graph(
                     "Failures by cause",
-                    "Runs that ended with an exception, over the range of a point. Empty while "
-                    "none did.",
+                    "Runs that failed, over the range of a point. Empty while none did.",
                     (
                         by("cause", ONE.increase("weir_failures_total")) + " > 0",
                         "{{cause}}",

@@ -36,6 +36,8 @@ class Application:
     lease: Lease = field(default_factory=Lease)
     #: This process is none of the driver's: it goes through the plugin's door.
     beyond: bool = False
+    #: Where it is stopped, whether its JVM went before Spark could stop; raises nothing.
+    killed: Callable[[], bool] = lambda: False
     #: Lets go of connections of ours, where they are no one else's; raises nothing.
     close: Callable[[], None] | None = None
 

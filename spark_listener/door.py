@@ -214,6 +214,7 @@ class Door:
         client._create_connection = connect_to_ours
         self._context: Any = None
         self.lease: DoorLease | None = None  # once there is an application
+        self._killed = False
 
     def enter(self) -> None:
         """Comes in. Raises Occupied where another process is in."""
@@ -254,6 +255,7 @@ class Door:
             str(context.appName()),
             str(context.version()),
             stopped=self.stopped,
+            killed=lambda: self._killed,
             lease=self.lease,
             beyond=True,
         )
@@ -269,11 +271,13 @@ class Door:
     def _gone(self, after_seconds: float) -> bool:
         time.sleep(after_seconds)
         try:
-            return read(self._path) == self._file and not self._file.answers()
+            self._killed = read(self._path) == self._file and not self._file.answers()
         except FileNotFoundError:
+            self._killed = False
             return True  # the plugin takes it away with Spark's end
         except (NoDoor, OSError):
             return False
+        return self._killed
 
     def close(self) -> None:
         """Leaves."""

@@ -118,6 +118,7 @@ class Observer:
         self._inbox = inbox
         self._gatekeeper = gatekeeper
         self._spark_stopped = application.stopped
+        self._killed = application.killed
         self._complaints = complaints
         self._on_lost = on_lost
         self._runs: dict[str, Run] = {}  # by run id
@@ -643,6 +644,7 @@ class Observer:
             body: dict[str, Any] = {"id": run.query.id, "runId": run_id, "name": run.query.name}
             body |= {"exception": None, "errorClassOnException": None}
             body["driverEnded"] = not _had_ended(run.query)
+            body["driverKilled"] = body["driverEnded"] and self._killed()
             self._outbox.put("terminated", format_time(time.time()), _json(body))
             self._forget(run_id, left=not self._spark_stopped())  # the JVM may go on
         while self._asked:
@@ -877,6 +879,7 @@ class Observer:
         self._failed_rounds = self._failed_rounds + 1 if unanswered and not queries else 0
         if self._failed_rounds >= _LOST_AFTER:
             self._complaints.warn("lost", "weir: Spark's JVM does not answer any more; stopping")
+            self._killed = lambda: True  # or it hangs, and nobody watches its queries any more
             self._end_all([])
             self._stopping.set()
             self._on_lost()

@@ -1123,6 +1123,70 @@ def test_a_query_that_is_stopped_before_its_first_batch_ends_whatever_its_last_r
     assert all_.view(KEY, one.time).attention.level == "ended"
 
 
+#: How a driver ends; whether it speaks first, and whether each time that is a failure.
+DRIVERS_END = [
+    ("killed", None, 4),
+    ("killed, and seen by who watches it", {"driverEnded": True, "driverKilled": True}, 4),
+    ("stopped with its query", {}, 0),
+    ("stopped under it, as by a rollout", {"driverEnded": True}, 0),
+]
+
+
+@pytest.mark.parametrize("told", ["by its listener", "by a log"])
+@pytest.mark.parametrize("yarn", [False, True])
+@pytest.mark.parametrize(("_how", "end", "failures"), DRIVERS_END)
+def test_a_driver_that_is_killed_has_failed(
+    _how: str,
+    end: dict,  # type: ignore[type-arg]
+    failures: int,
+    *,
+    yarn: bool,
+    told: str,
+) -> None:
+    """Each time in another batch, and back after a minute. On YARN its application may go on."""
+    all_ = fleet()
+    one = Driver(clock_origin=START_TIME if told == "by its listener" else None)
+    for number in range(5):
+        send(all_, one, one.started(), one.progress(10, 1.0), one.progress(10, 1.0))
+        one.time += 5.0
+        send(all_, one, one.heartbeat(one.batch_id + 1, 5.0))
+        if number == 4:
+            break
+        if end is not None:
+            event = one.terminated()
+            event["body"] |= end
+            send(all_, one, event)
+        for _ in range(12):
+            one.time += 5.0
+            all_.tick(one.time)
+        one.instance, one.run_id = f"listener-{number + 2}", f"r-{number + 2}"
+        one.application_id = one.application_id if yarn else f"local-{number + 2}"
+        one.clock_origin = None if one.clock_origin is None else one.clock_origin + 60.0
+    if told == "by a log" and end is None:
+        failures = 0  # a log says no end of what its application took down with it
+    totals = all_.view(KEY, one.time).totals
+    assert totals.batches.get("failed", 0) == failures
+    assert totals.failures == ({"unknown": failures} if failures else {})
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_a_run_that_begins_before_the_end_of_the_last_one_is_told_was_not_killed(
+    *, overlaps: bool
+) -> None:
+    """Spark tells a start at once, an end later; an old driver may go as the new one runs."""
+    all_ = fleet()
+    one = Driver(clock_origin=START_TIME)
+    send(all_, one, one.progress(10, 1.0), one.heartbeat(one.batch_id + 1, 1.0))
+    new = Driver(run_id="r-2", time=one.time + 1.0, sequence=one.sequence, clock_origin=START_TIME)
+    if overlaps:
+        new.application_id, new.instance = "local-2", "listener-2"
+    all_.tick(new.time)
+    send(all_, new, new.started())
+    one.sequence = new.sequence
+    send(all_, one, one.terminated())
+    assert all_.view(KEY, new.time).totals.failures == {}
+
+
 def test_who_is_alive_is_noted_without_taking_events_in() -> None:
     all_ = fleet()
     one = Driver()

@@ -504,7 +504,18 @@ def test_a_jvm_that_does_not_answer_is_given_up(fails: Callable[[], RunningBatch
     assert not watched.lost
     watched.observer._heartbeat()
     assert watched.lost == 1
-    assert watched.told[-1][0] == "terminated"
+    kind, body = watched.told[-1]
+    assert kind == "terminated"
+    assert body["driverKilled"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_driver_that_was_killed_is_told_from_one_that_was_stopped(*, killed: bool) -> None:
+    watched = Watched(RunningQuery(network))
+    watched.observer._killed = lambda: killed
+    watched.observer._end_all([])
+    ((_, body),) = watched.told
+    assert (body["driverEnded"], body["driverKilled"]) == (True, killed)
 
 
 @pytest.mark.parametrize("fails", [no_answer, network])

@@ -64,6 +64,25 @@ def test_a_job_ends_as_it_would_without(
     assert not list(bench.doors.iterdir()), "no door of a driver that has ended"
 
 
+@pytest.mark.slow("a job each")
+@pytest.mark.parametrize(("how", "failures"), [(signal.SIGKILL, 1), (signal.SIGTERM, 0)])
+def test_a_driver_that_is_killed_has_failed_and_one_that_is_stopped_has_not(
+    bench: Bench,
+    agent: AgentProcess,
+    query: Callable[[str], dict[str, Any]],
+    how: signal.Signals,
+    failures: int,
+) -> None:
+    bench.files(10)
+    job = bench.submit()
+    query("lines")
+    job.process.send_signal(how)
+    job.wait()
+    until(lambda: not query("lines")["up"], "the end to be told", seconds=60)
+    failed = 'weir_batches_total{application="a job",query="lines",result="failed"}'
+    assert agent.metrics()[failed] == failures
+
+
 @pytest.mark.course("twenty kills, one after the other")
 @pytest.mark.slow("twenty kills; that one goes unnoticed is looked at every time")
 def test_twenty_kills_at_random(

@@ -263,6 +263,7 @@ class TerminatedEvent(msgspec.Struct, frozen=True, gc=False):
     exception: str | None
     error_class: str | None
     driver_ended: bool = False  # under it, while it ran: nobody stopped it
+    driver_killed: bool = False  # so, and Spark had no time to stop
 
 
 OfOneQuery = StartedEvent | ProgressEvent | IdleEvent | TerminatedEvent
@@ -351,6 +352,7 @@ class _EventBody(msgspec.Struct, gc=False, rename="camel"):
     error_class_on_exception: Any = None
     left: Any = None
     driver_ended: Any = None
+    driver_killed: Any = None
     executors: Any = None
     watermark_delay_seconds: Any = None
 
@@ -520,6 +522,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
             _exception(body.exception),
             _error_class(body.error_class_on_exception),
             body.driver_ended is True,
+            body.driver_killed is True,
         )
     else:
         raise ValueError(

@@ -37,13 +37,19 @@ LATEST_SHARE: Final = 1.5
 
 
 def begins(query: Query, query_id: str, run_id: str, time: float, policy: Policy) -> None:
-    """A run that is not known begins; the one before it may have ended without a word."""
+    """A run that is not known begins; the one before it may have ended without a word.
+
+    One that fell silent before has failed, as its driver did: who stops a driver lets it speak.
+    """
+    late = False
     if query_id != query.run.query_id:
         query.watched.begin_checkpoint()
     elif not query.life.terminated and query.running.batch_id is not None:
         age = _running_age(query, time, most=HEARTBEAT_SECONDS)
         late = _is_late(query, age, policy, ran=True)
         _attempt_ended(query, query.running.batch_id, age, late=late)
+    if query.life.lost and not late:
+        _count(query, "unknown")
     query.begin_run(query_id, run_id, time)
     query.run.output_mode = ""  # of the run before: what drops rows in one drops none in another
     query.watched.monitor.unsaved = {}
@@ -290,6 +296,8 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         _count(query, view.cause)
     elif not query.life.terminated:
         query.watched.failure = None  # of a run before
+        if event.driver_killed and not late:
+            _count(query, "unknown")
     query.life.stopped = not failed and not late and not event.driver_ended
     if failed and _was_committed(query, event):
         query.running.open_batch_id = None  # Spark runs the one that is open first, if one is

@@ -32,7 +32,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.totals.batches,
         from_start=True,
         note="Each batch counts once: one that ran again under its old number under `replayed` and "
-        "nowhere else. `failed` counts runs that ended with an exception.",
+        "nowhere else. `failed` counts runs that ended with an exception, or whose driver was "
+        "killed.",
     ),
     QUERY.counter(
         "weir_rows_total",

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 METRICS: Final[tuple[Metric, ...]] = (
     QUERY.counter_by(
         "weir_failures_total",
-        "Times the query ended with an exception, by cause.",
+        "Times the query failed, by cause.",
         Label("cause", (*CAUSES, OTHER)),
         lambda view: view.totals.failures,
         from_start=True,
-        note="Each cause has a series from the start, so that its first failure is seen as a rise.",
+        note="A driver that was killed is `unknown`: one whose end was seen and not told, or that "
+        "fell silent before its query ran again. Each cause has a series from the start, so that "
+        "its first failure is seen as a rise.",
         formula=FAILURE.of("cause_of"),
     ),
 )
