@@ -90,6 +90,7 @@ class Brokers:
     def partitions(self, topics: Iterable[str]) -> list[Place]:
         """Every partition of those topics that exist. Raises KafkaUnavailable."""
         wanted = set(topics)
+        self._admin.poll(0)  # else the client keeps every error that it would have told
         try:
             known = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
         except self._failure as error:

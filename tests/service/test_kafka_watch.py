@@ -20,6 +20,7 @@ from agent.sources import kafka
 from agent.sources.kafka import Brokers, KafkaUnavailable
 from spark_listener.wire import format_time
 from tests.core.events import START_TIME, Driver
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -459,6 +460,17 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Any], Future[An
 
 
 PLACES = [("t", "0"), ("t", "1")]
+
+
+def test_errors_that_nobody_asks_for_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has one or two a second while no broker answers, and keeps each to be told."""
+    monkeypatch.setattr(kafka, "REQUEST_SECONDS", 0.1)
+    brokers = Brokers("127.0.0.1:1,127.0.0.1:2", {})
+    client = brokers._admin
+    until(lambda: len(client) > 8, "errors to be told", seconds=60)
+    with pytest.raises(KafkaUnavailable):
+        brokers.partitions(["t"])
+    assert len(client) <= 8
 
 
 def test_a_broker_that_hangs_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
