@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from agent.core.fleet import Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
@@ -11,6 +13,7 @@ from tests.core.test_fleet import KEY, World
 
 if TYPE_CHECKING:
     from agent.core.fleet import Grant
+    from agent.core.judgement import Mode
 
 DAY = 86_400.0
 RETIRE = Order(who="kim", retire=True, must_exist=True)
@@ -66,6 +69,48 @@ def test_what_was_retired_by_hand_or_failed_for_good_is_not_kept() -> None:
     assert not world.fleet.has(KEY)
     assert begin(world, 2) == []
     assert len(world.fleet._roster.parked) == 0
+
+
+@pytest.mark.parametrize("one", [("*", "*"), ("sh*", "*")])
+@pytest.mark.parametrize(("before", "after"), [("on", "off"), ("off", "on"), ("on", "dry-run")])
+def test_what_is_ordered_of_many_meanwhile_holds_for_the_next_night(
+    before: Mode, after: Mode, one: tuple[str, str]
+) -> None:
+    """The kill switch, above all; also where the order before it was given while the query ran."""
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    begin(world, 1)
+    world.batches(5)
+    world.fleet.control("*", "*", Order(who="kim", mode=before), world.now)
+    assert world.view().mode == before
+    end(world)
+    restarted(world)
+    given = world.now
+    world.fleet.control(*one, Order(who="lee", mode=after), given)
+    grants = begin(world, 2)
+    assert world.view().mode == after
+    assert (world.view().mode_since_time, world.view().mode_by) == (given, None)
+    assert after == "on" or grants == []
+    end(world)
+    begin(world, 3)
+    assert world.view().mode == after, "it stands"
+
+
+@pytest.mark.parametrize("what", [{"mode": "off"}, {"hold": True}, {"limit": 300}])
+def test_what_was_ordered_of_a_query_alone_is_there_at_its_next_run(what: dict[str, Any]) -> None:
+    world = World(Policy(default=QueryPolicy(above_configured=True)))
+    world.fleet.control("*", "*", Order(who="kim", mode="on"), START_TIME)
+    begin(world, 1)
+    world.batches(5)
+    world.fleet.control(*KEY, Order(who="kim", **what), world.now)
+    before = world.view()
+    world.send(world.driver.terminated())
+    world.fleet.tick(world.now + world.policy.forget_seconds + 1.0)
+    assert world.fleet.has(KEY), "it waits for its next run, and is not parked"
+    world.fleet.control("*", "*", Order(who="lee", mode="on"), world.now)
+    begin(world, 2)
+    now = world.view()
+    assert (now.held_by, now.manual_limit) == (before.held_by, before.manual_limit)
+    assert now.mode == "on", "the switch for all is of all"
 
 
 def test_no_more_are_kept_than_there_is_room_for_and_the_oldest_go_first() -> None:

@@ -43,15 +43,21 @@ class Parked:
         self._changed.touch(part_of_parked(query.key))
 
     def take(self, key: Key) -> Query | None:
-        """The query of that name, which is parked no more; None, too, where it cannot be read."""
+        """The query of that name, which is parked no more; None, too, where it cannot be read.
+
+        Without the mode that was ordered: what stood for many when it ended may not stand any more,
+        and one that was ordered of it alone is not parked.
+        """
         found = self._queries.pop(key, None)
         if found is None:
             return None
         self._changed.forget(part_of_parked(key))
         try:
-            return query_of(found.data)
+            query = query_of(found.data)
         except NO_STATE:  # of an agent before this one
             return None
+        query.orders.forget_mode()
+        return query
 
     def keep(self, most: int) -> None:
         """Lets go of those that are here longest, until there are so many."""
