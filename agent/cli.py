@@ -173,7 +173,11 @@ def _mode(
     token_file: TokenFile = None,
     ca_file: CaFile = None,
 ) -> None:
-    """Set the mode of a query, of those a pattern fits, or of all: the kill switch."""
+    """Set the mode of a query, of those a pattern fits, or of all: the kill switch.
+
+    `on` by a pattern, or for all, leaves a query to the rule that gives it a mode; by the query's
+    own name it stands above the rule.
+    """
     if mode not in ("off", "dry-run", "on"):
         raise WrongUsage(f"mode: {mode!r} is none of off, dry-run, on")
     settings = _settings(url, token_file, ca_file)
@@ -216,10 +220,15 @@ def _release(
 def _limit(
     *,
     query: QueryArgument,
-    limit: Annotated[int, typer.Argument(metavar="N", min=1, help="Most of a batch.")],
+    limit: Annotated[
+        int,
+        typer.Argument(metavar="N", min=1, help="Most of a batch from each source of that unit."),
+    ],
     unit: Annotated[
         str | None,
-        typer.Option("--unit", "-u", metavar="rows|files|bytes", help="Else the source's own."),
+        typer.Option(
+            "--unit", "-u", metavar="rows|files|bytes", help="Else that of the source read most."
+        ),
     ] = None,
     application: Application = None,
     reason: Why = "",

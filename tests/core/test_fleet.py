@@ -959,6 +959,63 @@ def test_orders_outlive_the_agent_and_meet_queries_that_come_later() -> None:
     assert world.view(("shop", "careful")).mode == "dry-run"  # a rule named it
 
 
+@pytest.mark.parametrize(
+    ("application", "query", "holds"),
+    [
+        ("*", "*", "dry-run"),
+        ("shop", "*", "dry-run"),
+        ("sh*", "orders[[]eu]", "dry-run"),
+        ("*", "o*", "dry-run"),
+        ("shop", "orders[[]eu]", "on"),
+        ("*", "orders[[]eu]", "on"),
+        ("*", "orders?eu?", "dry-run"),
+    ],
+)
+def test_on_by_a_pattern_leaves_a_query_to_the_rule_that_names_it(
+    application: str, query: str, holds: Mode
+) -> None:
+    """Such as one that a rule keeps in dry-run since its results hang on where batches end."""
+    key, rules = ("shop", "orders[eu]"), (Rule(match="shop/orders*", mode="dry-run"),)
+    kept = "stays dry-run, as a rule says: weir mode on 'shop/orders[eu]' stands above it"
+    for known in (True, False):
+        world = World(Policy(default=QueryPolicy(mode="dry-run"), rules=rules), query=key[1])
+        if known:
+            world.batches(2)
+        (record,) = world.fleet.control(application, query, order(mode="on"), world.now)
+        assert not known or record.note == ("" if holds == "on" else kept)
+        world.batches(2)
+        assert world.view(key).mode == holds
+        assert world.fleet.control(application, query, order(mode="off"), world.now)[0].note == ""
+        assert world.view(key).mode == "off", "a rule says how much Weir may do, not how little"
+
+
+def test_a_rule_that_comes_later_is_heeded_by_on_for_many_and_not_by_on_for_the_query() -> None:
+    names = ("careful", "by name", "by pattern", "plain")
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+
+    def meet(name: str) -> None:
+        world.driver.query_id, world.driver.query = f"q-{name}", name
+        world.driver.run_id = f"r-{name}"
+        world.batches(2)
+
+    for name in names[1:]:
+        meet(name)
+    world.fleet.control("sh*", "*", order(mode="on"), world.now)
+    meet("careful")  # is greeted with it
+    world.fleet.control("shop", "by name", order(mode="on"), world.now + 1.0)
+    assert {world.view(("shop", name)).mode for name in names} == {"on"}
+    rules = tuple(Rule(match=name, mode="dry-run") for name in names[:-1])
+    world.policy = Policy(default=QueryPolicy(mode="dry-run"), rules=rules)
+    world.fleet = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+    found = {name: world.view(("shop", name)).mode for name in names}
+    assert found == {
+        "careful": "dry-run",
+        "by name": "on",
+        "by pattern": "dry-run",
+        "plain": "on",
+    }
+
+
 def test_the_switch_for_all_is_forgotten_for_no_number_of_other_orders() -> None:
     world = World()
     world.fleet.control("*", "*", order(mode="off"), world.now)
@@ -1062,6 +1119,37 @@ def test_a_wrong_order_says_what_is_wrong(
     with pytest.raises(error, match=None) as caught:
         world.fleet.control(application, query, order(**what), world.now)
     assert says in str(caught.value)
+
+
+def test_a_limit_by_hand_says_that_each_source_has_it_and_which_none_has() -> None:
+    """A query of two topics takes twice as much; files beside them are not counted in rows."""
+    world = World()
+
+    def batch(*units: str) -> dict[str, int | None]:
+        said = [
+            {"source": index, "unit": unit, "limit": 500, "configured": 500, "control": "live"}
+            for index, unit in enumerate(units)
+        ]
+        sources = [{"description": f"Source {one}", "numInputRows": 10} for one in units]
+        event = world.driver.progress(10 * len(units), 1.0, limits=said, sources=sources)
+        return {grant.unit: grant.limit for grant in world.send(event).grants}
+
+    def note(*units: str, **what: Any) -> str:
+        batch(*units)
+        (record,) = world.fleet.control(*KEY, order(**what), world.now)
+        return record.note
+
+    assert note("rows", limit=700) == ""
+    assert note("rows", "rows", limit=700) == "done; each of 2 sources has it"
+    files = "a limit in files stays as it is until weir release"
+    assert note("rows", "rows", "files", limit=700, unit="rows") == (
+        f"done; each of 2 sources has it; {files}"
+    )
+    assert note("rows", "files", limit=700, unit="rows") == f"done; {files}"
+    granted = batch("rows", "files")
+    assert granted["rows"] == 700
+    assert granted.get("files", 500) == 500
+    assert note("rows", "files", hold=True) == ""
 
 
 def test_an_order_that_changes_nothing_now_says_so() -> None:

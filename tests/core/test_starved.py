@@ -171,7 +171,7 @@ def test_of_two_that_are_limited_the_one_that_starves_is_named() -> None:
     for said in (note, advice):
         assert "batches of 500 rows of source 1 digest 3" in said
         assert "source 0" not in said
-    assert Two(50.0, 600.0, control="live").order(2000) == [""]
+    assert Two(50.0, 600.0, control="live").order(2000) == ["done; each of 2 sources has it"]
 
 
 def test_batches_that_would_get_dear_if_they_were_long_need_not_become_so() -> None:

@@ -750,6 +750,8 @@ class Fleet:
                 if not change.part.startswith("query:"):
                     fleet._changed.forget(change.part)
         fleet._date_orders(started_time)
+        for query in fleet._roster:
+            orders.yield_to_rules(fleet._agent.standing, query, policy)
         return fleet
 
     def _put(self, part: str, data: bytes) -> None:

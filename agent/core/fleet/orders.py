@@ -70,11 +70,23 @@ class Standing(msgspec.Struct, frozen=True):
     time: float | None = None  # when it was given, by the agent's clock
 
     def mode_for(self, query: Query, policy: Policy) -> Mode | None:
-        """``on`` for all means: on, but for the queries that a rule of the configuration names."""
-        if self.mode == "on" and (self.application, self.query) == ("*", "*"):
+        """``on`` by a pattern yields to a rule that gives the query a mode: None.
+
+        Such a rule may protect what the query gives out, and whoever wrote it named the query.
+        """
+        if self.mode == "on" and not self._is_of(query):
             ruled = policy.ruled_mode(*query.key, query.own_key)
             return None if ruled is not None else "on"
         return self.mode
+
+    def _is_of(self, query: Query) -> bool:
+        """Whether it was given by the query's own name, in its application or wherever it is.
+
+        A bracket of a name that is known stands in brackets; ``*`` and ``?`` are a pattern's.
+        """
+        application, name = (one.replace("[[]", "[") for one in (self.application, self.query))
+        named = name == query.query and not any(mark in name for mark in "*?")
+        return named and application in ("*", query.application)
 
 
 def stand(standing: list[Standing], order: Standing) -> list[Standing]:
@@ -96,6 +108,19 @@ def greet(standing: list[Standing], query: Query, policy: Policy) -> None:
     if order is not None and query.orders.mode_by is None:
         query.orders.mode = order.mode_for(query, policy)
         query.orders.mode_time = order.time
+
+
+def yield_to_rules(standing: list[Standing], query: Query, policy: Policy) -> None:
+    """After a start, at which rules may have come: ``on`` that was ordered of many yields to them.
+
+    As it would for a query that is new; an order by its own name stays.
+    """
+    given, order = query.orders, _standing_for(standing, query)
+    if order is None or given.mode != "on":
+        return
+    by_it = given.mode_by is None or given.mode_by.time == order.time
+    if by_it and order.mode_for(query, policy) is None:
+        given.forget_mode()
 
 
 def _standing_for(standing: list[Standing], query: Query) -> Standing | None:
@@ -211,11 +236,26 @@ def carry_out(
     return OrderRecord(now, order.who, *names_of, what, order.reason, _note(order, one, policy))
 
 
+def _beside(order: Order, query: Query) -> list[str]:
+    """Where a limit by hand is not the most of a batch: how many sources have it, and which not."""
+    if order.limit is None:
+        return []
+    units = [one.unit for one in query.controlled() if one.unit is not None]
+    having = units.count(query.orders.unit or "")
+    others = sorted({unit for unit in units if unit != query.orders.unit})
+    said = [f"each of {having} sources has it"] if having > 1 else []
+    if others:
+        said.append(f"a limit in {' or '.join(others)} stays as it is until weir release")
+    return said
+
+
 def _note(order: Order, query: Query, policy: Policy) -> str:
     """What an order leaves as it is, and why; empty where it does what it says."""
+    mode, name = query.mode(policy), shlex.quote(f"{query.application}/{query.query}")
+    if order.mode not in (None, mode):
+        return f"stays {mode}, as a rule says: weir mode on {name} stands above it"
     if order.mode is not None or order.hold is False:
         return ""
-    mode = query.mode(policy)
     if mode == "on":
         known = any(source.limit_known for source in query.sources)
         reachable = any(source.controllable for source in query.sources)
@@ -226,7 +266,7 @@ def _note(order: Order, query: Query, policy: Policy) -> str:
         if known and not reachable:
             return "noted; its limit cannot be changed live"
         costs = starved(query, ordered(query))
-        return "" if costs is None else f"done; {costs}"
-    name = shlex.quote(f"{query.application}/{query.query}")
+        said = [*_beside(order, query), *([] if costs is None else [costs])]
+        return "; ".join(["done", *said]) if said else ""
     when = "in dry-run" if mode == "dry-run" else "while its mode is off"
     return f"noted; {when} nothing changes: weir mode on {name}"
