@@ -137,7 +137,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             driver_process=settings.driver_process,
             clock=clock,
         )
-        server = _Server(config, timers, settings)
+        server = _Server(config, timers, settings, keeper)
         server.run(sockets=[listening])
     _log.info("stopped")
 
@@ -145,8 +145,11 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
 class _Server(uvicorn.Server):
     """Ends with success on a signal, and runs the timers while it serves."""
 
-    def __init__(self, config: uvicorn.Config, timers: Timers, settings: Settings) -> None:
+    def __init__(
+        self, config: uvicorn.Config, timers: Timers, settings: Settings, keeper: Keeper
+    ) -> None:
         super().__init__(config)
+        self._keeper = keeper
         self._timers = timers
         self._settings = settings
         self._address_file: Path | None = None
@@ -171,7 +174,7 @@ class _Server(uvicorn.Server):
             address=address,
             version=__version__,
             token="needed" if self._settings.token_file else "none: this machine only",
-            mode=self._settings.mode,
+            mode=self._keeper.fleet.mode,
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

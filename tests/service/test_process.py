@@ -46,6 +46,23 @@ def test_sigterm_ends_it_with_success_and_nothing_is_lost(tmp_path: Path) -> Non
         assert agent.stop() == 0
 
 
+def test_the_first_line_tells_the_mode_that_holds(tmp_path: Path) -> None:
+    """What was ordered of all outlives a configuration that says otherwise."""
+    options = ("--state-dir", str(tmp_path / "state"), "--mode")
+
+    def told(agent: AgentProcess) -> list[str]:
+        return [line["mode"] for line in agent.log() if line["event"] == "listening"]
+
+    with AgentProcess(tmp_path, *options, "dry-run") as agent:
+        until(lambda: told(agent) == ["dry-run"], "its first line")
+        agent.http.post("/v1/queries/*/*/control", json={"mode": "off"}).raise_for_status()
+        agent.stop()
+    with AgentProcess(tmp_path, *options, "on") as agent:
+        until(lambda: told(agent) == ["dry-run", "off"], "its first line")
+        assert agent.http.get("/v1/queries").json()["agent"]["mode"] == "off"
+        agent.stop()
+
+
 def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
     with AgentProcess(tmp_path) as agent:
         host, _, port = agent.address.removeprefix("http://").rpartition(":")
