@@ -26,7 +26,8 @@ def savepoint(
 ) -> int:
     """Takes a savepoint and tells how to restore it. Raises CheckpointError.
 
-    Without a destination ``address`` is a savepoint, and only what to roll back is told.
+    Without a destination ``address`` is a savepoint, and only what to roll back is told. The exit
+    code is 1 where the sink cannot be rolled back, though the savepoint is taken.
     """
     if destination is None:
         return _rollback(address, rollback_sink, as_json=as_json)
@@ -60,7 +61,7 @@ def savepoint(
         print_json(report)
     else:
         show_savepoint(output(), report)
-    return 0
+    return 0 if report.rollback is None or report.rollback.possible else 1
 
 
 def _rollback(address: str, rollback_sink: str | None, *, as_json: bool) -> int:

@@ -408,6 +408,11 @@ def test_why_a_sink_cannot_be_rolled_back(tmp_path, capsys, names, says):
     listed = json.loads(capsys.readouterr().out)
     assert not listed["possible"]
     assert says in listed["detail"]
+    again = str(tmp_path / "again")
+    assert savepoint(str(tmp_path / "ck"), again, rollback_sink=out, as_json=True) == 1
+    listed = json.loads(capsys.readouterr().out)
+    assert (listed["destination"], listed["rollback"]["possible"]) == (again, False)
+    assert (tmp_path / "again" / MANIFEST).exists(), "it is taken all the same"
 
 
 def test_a_sink_whose_log_spark_would_look_for_elsewhere_is_not_rolled_back(tmp_path):
