@@ -185,14 +185,19 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
             "once it has"
         )
     known = None if driver is None else driver.session(session)
-    if driver is not None and known is not None:
+    try:
         # A job may come here at each batch, in foreachBatch too: reading conf would cost it.
-        return _attached_again(session, driver, known, arguments)
-    settings = resolve(arguments, conf_of(session), os.environ, folder)
+        conf, environment = ({}, {}) if known is not None else (conf_of(session), os.environ)
+        settings = resolve(arguments, conf, environment, folder)
+    except ConfigurationError:
+        _turn_off(spark)
+        raise
     if not settings.enabled:
         LOGGER.info("weir is off: enabled is false")
-        _take_off(session, every=False)
+        _turn_off(spark)
         return Attachment(None, None, "enabled is false")
+    if driver is not None and known is not None:
+        return _attached_again(session, driver, known, settings, arguments)
     _taken_off.difference_update((_id_of(session), str(context.applicationId)))
     control = settings.control
     if driver is not None:
@@ -255,28 +260,43 @@ def _close_the_door(spark: Any, gateway: Any) -> Lease:
     What the process beyond it left is taken over: its limits are not what the job configured.
     """
     try:
-        context = spark.sparkContext
-        conf = context.getConf()
-        if any(plugin.NAME in str(conf.get(one) or "") for one in plugin.CONFS):
-            door = gateway.jvm.weir.WeirPlugin
-            if door.standAside():
-                LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
-            return _leases.setdefault(context, Heir(door))
+        door = _stood_aside(spark.sparkContext, gateway)
+        if door is not None:
+            return _leases.setdefault(spark.sparkContext, Heir(door))
     except Exception as error:
         leave_to_the_job(error)
         _complaints.error("closing the plugin's door", error)
     return _leases.setdefault(spark.sparkContext, Own())
 
 
+def _stood_aside(context: Any, gateway: Any) -> Any:
+    """The plugin's class, its door closed for good; None where there is none."""
+    conf = context.getConf()
+    if not any(plugin.NAME in str(conf.get(one) or "") for one in plugin.CONFS):
+        return None
+    door = gateway.jvm.weir.WeirPlugin
+    if door.standAside():
+        LOGGER.info("weir: the plugin's door is closed: what the job says by attach() holds")
+    return door
+
+
+def _turn_off(spark: Any) -> None:
+    """Nobody watches the session from here on, nor does ``weir-run`` come back to it.
+
+    The plugin's door is closed as well, for the whole application: it knows no sessions.
+    """
+    _detach(spark._jsparkSession)
+    try:
+        _stood_aside(spark.sparkContext, spark.sparkContext._gateway)
+    except Exception as error:
+        leave_to_the_job(error)
+        _complaints.error("closing the plugin's door", error)
+
+
 def _attached_again(
-    session: Any, driver: Driver, known: Session, arguments: dict[str, Any]
+    session: Any, driver: Driver, known: Session, wanted: Settings, arguments: dict[str, Any]
 ) -> Attachment:
     """A session that is watched already: ``control=False`` holds from now on, the rest stays."""
-    wanted = resolve(arguments, {}, {})
-    if not wanted.enabled:
-        LOGGER.info("weir: a session that was attached is detached: enabled is false")
-        _detach(session)
-        return Attachment(None, None, "enabled is false")
     given = _given(arguments)
     if "control" in given and not wanted.control and known.control:
         LOGGER.info("weir: a session that was attached with control is only watched from now on")

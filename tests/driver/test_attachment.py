@@ -16,7 +16,7 @@ import pytest
 from py4j.clientserver import ClientServer
 
 import spark_listener
-from spark_listener import attachment
+from spark_listener import attachment, plugin
 from spark_listener.application import gateway_of, of_session
 from spark_listener.complaints import Complaints
 from spark_listener.driver import Driver
@@ -93,6 +93,7 @@ class Spark:
     def __init__(self) -> None:
         self.sparkContext = self._jsparkSession = self
         self.applicationId = "app-1"
+        self.getConf: Any = dict
 
 
 def test_whoever_attaches_before_a_detach_has_ended_is_told_so(
@@ -175,6 +176,45 @@ def test_who_detaches_and_waits_for_the_observer_does_not_make_it_wait_in_turn(
         assert ended not in attachment._drivers.values()
         attachment._drivers["app-1"] = successor  # type: ignore[assignment]
     assert attachment._drivers == {"app-1": successor}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"contorl": False}, "attach() knows no argument 'contorl'"),
+        ({"queue_size": "many"}, "argument queue_size: 'many' is no whole number"),
+        ({"enabled": False}, "enabled is false"),
+    ],
+)
+@pytest.mark.parametrize("watched", [True, False])
+def test_where_attach_says_that_weir_is_off_nobody_steers_the_session(
+    said: dict[str, Any], reason: str, *, watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither who watched it before, nor whoever is in at the plugin's door, nor ``weir-run``."""
+    stood_aside: list[bool] = []
+    door = SimpleNamespace(standAside=lambda: not stood_aside.append(True))
+    spark: Any = Spark()
+    spark.sessionUUID = lambda: "session-1"
+    spark._gateway = SimpleNamespace(jvm=SimpleNamespace(weir=SimpleNamespace(WeirPlugin=door)))
+    spark.getConf = lambda: {} if watched else {plugin.CONFS[0]: f"other,{plugin.NAME}"}
+    observer = Watched(RunningQuery(resting)).observer
+    left: list[Any] = []
+    monkeypatch.setattr(observer, "_leave", left.append)
+    monkeypatch.setattr(observer, "_ask", lambda act, _: act())
+    driver = watching(1, observer)
+    (session,) = driver.sessions
+    monkeypatch.setattr(driver, "session", lambda _: session if watched else None)
+    monkeypatch.setattr(attachment, "_drivers", {"app-1": driver} if watched else {})
+    monkeypatch.setattr(attachment, "_taken_off", set())
+    monkeypatch.setattr(attachment, "conf_of", lambda _: {})
+    told = attachment.attach(spark, **said)
+    assert not told.active
+    assert reason in told.reason
+    assert attachment._drivers == {}
+    assert left == ([session] if watched else [])
+    assert stood_aside == ([] if watched else [True])
+    attachment.attach_started(spark)  # a query starts
+    assert attachment._drivers == {}
 
 
 def watching(count: int, observer: Any) -> Any:

@@ -179,6 +179,30 @@ def test_one_that_names_it_as_a_plugin_too_has_one_door(
     assert not list(bench.doors.iterdir())
 
 
+@pytest.mark.slow("jobs more; who says that Weir is off is looked at every time")
+@pytest.mark.parametrize("said", ["enabled", "contorl"])
+def test_what_attach_says_to_be_off_is_off_behind_the_door_too(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]], said: str
+) -> None:
+    bench.files(10)
+    go = bench.folder / "go"
+    job = bench.submit(JOBS / "python_job.py", limit="2", seconds=120, ending=f"refuse {said} {go}")
+    query("lines")
+    order(agent, "lines", 1, application="python job")
+    until(lambda: limit(query("lines")) == 1, "the limit that was ordered")
+    go.touch()
+    until(lambda: beyond(agent) is None, "the process at the door to leave")
+    until(lambda: "detached" in job.out.splitlines(), "the job to say so")
+    assert "not attached" in job.out.splitlines()
+    until(lambda: bench.read() == bench.all_lines(), "all to be read")
+    before = len(bench.batches())
+    bench.files(20)
+    until(lambda: bench.read() == bench.all_lines(), "all to be read")
+    assert max(bench.batches()[before:]) == 2, "as configured"
+    job.process.send_signal(signal.SIGTERM)
+    job.wait()
+
+
 @pytest.mark.slow("a job more; both ways in are taken every time")
 def test_a_job_that_attaches_itself_wins_and_says_so(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]

@@ -2,7 +2,7 @@
 
 With ENDING ``attach`` it attaches itself at once; with ``attach FILE`` when there is such a file,
 and then detaches. With ``elsewhere FILE`` it does that with a session in which no query runs, and
-detaches at once.
+detaches at once. With ``refuse NAME FILE`` it then says ``attach(spark, NAME=False)``.
 """
 
 import sys
@@ -12,9 +12,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 folder, out, checkpoint, limit, seconds, ending = sys.argv[1:]
-word, _, later = ending.partition(" ")
+word, *named, later = ending.split(" ") if " " in ending else (ending, "")
 spark = SparkSession.builder.appName("python job").getOrCreate()
-if word in ("attach", "elsewhere"):
+if word in ("attach", "elsewhere", "refuse"):
     from spark_listener import attach
 
     if not later:
@@ -38,7 +38,8 @@ if later:
         from spark_listener import lease
 
         lease.ALONE_SECONDS = 3.0  # until a limit of a session that is not attached goes
-    attached = attach(spark if word == "attach" else spark.newSession())
+    asked = spark.newSession() if word == "elsewhere" else spark
+    attached = attach(asked, **dict.fromkeys(named, False))
     print("attached" if attached.active else "not attached", flush=True)
     if word == "attach":
         time.sleep(2)  # its sources are looked up
