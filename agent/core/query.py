@@ -122,13 +122,12 @@ class Life(msgspec.Struct):
     terminated: bool = False
     stopped: bool = False  # by whoever owns it, or done: neither by an exception nor for its age
     left: bool = False  # it runs on, and its driver watches it no more
-    lost: bool = False  # it fell silent, and another run has taken its place since
     gone_since_time: float | None = None
     heard_time: float = 0.0
 
     def begin(self) -> None:
         """It is there."""
-        self.terminated = self.stopped = self.left = self.lost = False
+        self.terminated = self.stopped = self.left = False
         self.gone_since_time = None
 
     def hear(self, now: float) -> None:
@@ -388,9 +387,6 @@ class Query(msgspec.Struct):
 
     def take_over(self, application_id: str, query_id: str, now: float) -> None:
         """Before a run that was not known begins: the one whose place it takes may live on."""
-        # An event log says no end of what its application took down with it.
-        tells = self.clock.driver and not self.life.terminated
-        self.life.lost = bool(tells) and self.life.gone_since_time is not None
         if query_id != self.run.query_id:
             live_on = {run.run_id for run in self.displaced}  # then as second ones of the name
             self.run.past_runs = [one for one in self.run.past_runs if one not in live_on]

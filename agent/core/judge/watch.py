@@ -39,17 +39,15 @@ LATEST_SHARE: Final = 1.5
 def begins(query: Query, query_id: str, run_id: str, time: float, policy: Policy) -> None:
     """A run that is not known begins; the one before it may have ended without a word.
 
-    One that fell silent before has failed, as its driver did: who stops a driver lets it speak.
+    That is no failure by itself: Python that is ended by SIGTERM says as little as one that is
+    killed.
     """
-    late = False
     if query_id != query.run.query_id:
         query.watched.begin_checkpoint()
     elif not query.life.terminated and query.running.batch_id is not None:
         age = _running_age(query, time, most=HEARTBEAT_SECONDS)
         late = _is_late(query, age, policy, ran=True)
         _attempt_ended(query, query.running.batch_id, age, late=late)
-    if query.life.lost and not late:
-        _count(query, "unknown")
     query.begin_run(query_id, run_id, time)
     query.run.output_mode = ""  # of the run before: what drops rows in one drops none in another
     query.watched.monitor.unsaved = {}

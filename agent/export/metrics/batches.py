@@ -33,7 +33,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         from_start=True,
         note="Each batch counts once: one that ran again under its old number under `replayed` and "
         "nowhere else. `failed` counts runs that ended with an exception, or whose driver was "
-        "killed.",
+        "seen to be killed.",
     ),
     QUERY.counter(
         "weir_rows_total",

@@ -17,9 +17,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         Label("cause", (*CAUSES, OTHER)),
         lambda view: view.totals.failures,
         from_start=True,
-        note="A driver that was killed is `unknown`: one whose end was seen and not told, or that "
-        "fell silent before its query ran again. Each cause has a series from the start, so that "
-        "its first failure is seen as a rise.",
+        note="A driver that was seen to be killed is `unknown`: beside the plugin its end is seen, "
+        "elsewhere one that is killed and one that is stopped by SIGTERM are both silent. Each "
+        "cause has a series from the start, so that its first failure is seen as a rise.",
         formula=FAILURE.of("cause_of"),
     ),
 )
