@@ -324,11 +324,12 @@ class Directory:
         turns = 0
         while self._behind and (turns == 0 or self._clock() < ends):
             turns += 1
-            name = self._behind.popleft()
+            name = self._behind[0]  # behind while it is read, too: other directories tell it
             follower = self.followers[name]
             more = await self._read(follower)
             if more and self._clock() < ends:
                 more = await self._read(follower)
+            self._behind.popleft()
             if more:
                 self._behind.append(name)
 

@@ -18,6 +18,8 @@ from tests.service.test_kafka_watch import Cluster
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agent.sources.event_log import Follower
+
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Watch:
@@ -74,3 +76,24 @@ def test_while_a_log_is_caught_up_with_brokers_have_no_backlog_to_tell(
     asyncio.run(brokers.look())
     assert told() == (500.0, 1)
     assert watch.keeper.fleet.committed() != {}
+
+
+def test_a_log_counts_as_behind_while_it_is_read_too(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another directory may say meanwhile which are."""
+    monkeypatch.setattr(event_log, "STEP_BYTES", 4000)
+    watch.write([*lines.opening(), lines.started(), *map(kafka, range(60))])
+    (logs,) = watch.logs.directories
+    read, behind = logs._read, list[bool]()
+
+    async def noted(follower: Follower) -> bool:
+        behind.append(follower.log.name in logs.names_behind())
+        return await read(follower)
+
+    monkeypatch.setattr(logs, "_read", noted)
+    while watch.completed < 60:
+        asyncio.run(watch.logs.poll())
+        watch.now += 1.0
+    assert len(behind) > 3
+    assert all(behind)
