@@ -447,6 +447,7 @@ class Observer:
             if item.gate is not None:
                 item.gate.release()
             return
+        self._tell_end_before(item.query_id, item.epoch_seconds)
         run = None
         try:
             found = session.java.streams().get(item.query_id)
@@ -470,6 +471,19 @@ class Observer:
             item.gate.sequence = sequence
             run.gate = item.gate
 
+    def _tell_end_before(self, query_id: str, epoch_seconds: float) -> None:
+        """Of the run that a start follows: Spark tells starts at once, and ends after what waits.
+
+        The agent takes what it hears of a run when the next one has begun for a late word.
+        """
+        for run_id, run in list(self._runs.items()):
+            end = self._end(run) if run.query.id == query_id else None
+            if end is not None:
+                self._ends_told.add(run_id)
+                self._guarded(
+                    "a query's end", self._take, replace(end, epoch_seconds=epoch_seconds)
+                )
+
     def _adopt(self, java_query: Any, session: Session, run_id: str | None = None) -> Run | None:
         """Takes on a query that runs; with ``run_id`` none but this run of it."""
         query = Query(java_query)
@@ -477,9 +491,11 @@ class Observer:
             return None
         if query.run_id in self._runs or not query.active():
             return self._runs.get(query.run_id)
+        now = time.time()
+        self._tell_end_before(query.id, now)
         run = self._run(query, session)
         self._guarded("a query's sources", self._prepare, run)
-        self._tell_started(run, time.time(), clock_origin())
+        self._tell_started(run, now, clock_origin())
         return run
 
     def _found(self, session: Session, query_id: str, run_id: str) -> Run | None:

@@ -977,6 +977,41 @@ def test_an_end_that_the_listener_bus_lost_is_told_as_of_when_it_was_seen(
     assert observer._ends_told == set()
 
 
+@pytest.mark.parametrize("failed", [True, False])
+def test_the_end_of_a_run_is_told_before_the_start_of_the_next(
+    monkeypatch: pytest.MonkeyPatch, *, failed: bool
+) -> None:
+    """Spark tells a start at once, and an end once all listeners have heard what was before it."""
+    watched, session = ended(monkeypatch, failed=failed)
+    observer = watched.observer
+    monkeypatch.setattr(Session, "get", lambda *_: None, raising=False)
+    moment = time.time() - 3.0
+    said = {"query_id": "q", "session": session}
+    observer._take(Captured("started", moment, run_id="r-2", **said))  # type: ignore[arg-type]
+    observer._take(Captured("terminated", time.time(), run_id="r", **said))  # type: ignore[arg-type]
+    assert [(kind, body["runId"]) for kind, body in watched.told] == [
+        ("terminated", "r"),
+        ("started", "r-2"),
+    ]
+    assert (watched.told[0][1]["exception"] is not None) is failed
+    end, start = observer._outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
+    assert json.loads(end.data)["time"] == json.loads(start.data)["time"]
+    assert observer._ends_told == set()
+
+
+def test_a_start_of_another_query_or_beside_a_run_that_lives_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched, session = ended(monkeypatch, failed=True)
+    monkeypatch.setattr(Session, "get", lambda *_: None, raising=False)
+    said = {"run_id": "r-2", "session": session}
+    watched.observer._take(Captured("started", 1.0, query_id="another", **said))  # type: ignore[arg-type]
+    monkeypatch.setattr(Query, "active", lambda _: True)
+    watched.observer._take(Captured("started", 1.0, query_id="q", **said))  # type: ignore[arg-type]
+    assert [kind for kind, _ in watched.told] == ["started", "started"]
+    assert list(watched.observer._runs) == ["r"]
+
+
 def test_a_query_of_which_nobody_can_say_whether_it_ended_is_told_as_let_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
