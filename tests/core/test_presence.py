@@ -96,6 +96,29 @@ def test_two_live_queries_of_one_name_in_one_driver_are_two_series() -> None:
     assert all_.totals.name_collisions == 1
 
 
+@pytest.mark.parametrize("before", [None, "old"])
+def test_a_late_word_of_a_run_of_another_name_is_of_that_name(before: str | None) -> None:
+    """A job gave its query a name, and the end of the run before came after the next one's start.
+
+    It would have begun that run anew, and what follows of the living one been taken for late.
+    """
+    all_, one = fleet(), Driver(query=before)
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    (key,) = all_.keys()
+    end = one.terminated("java.lang.Error: boom")
+    one.query, one.run_id = "orders", "r-2"
+    send(all_, one, one.started())
+    end["sequence"] = one.sequence = one.sequence + 1
+    send(all_, one, end)
+    send(all_, one, one.heartbeat(0, 1.0), one.progress(10, 1.0))
+    assert set(all_.keys()) == {key, KEY}
+    view = all_.view(KEY, one.time)
+    assert (view.up, view.run_id, view.totals.batches) == (True, "r-2", {"completed": 1})
+    view = all_.view(key, one.time)
+    assert (view.up, view.run_id) == (False, "r-1")
+    assert view.totals.batches == {"completed": 1, "failed": 1}
+
+
 @pytest.mark.parametrize("ends", ["terminated", "silent"])
 @pytest.mark.parametrize("application_id", ["local-1", "local-2"])
 def test_the_plain_name_is_taken_up_when_its_query_is_gone(ends: str, application_id: str) -> None:

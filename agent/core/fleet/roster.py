@@ -113,6 +113,18 @@ class Roster:
         key = self._keys.get(application_id, {}).get(query_id)
         return None if key is None else self._queries.get(key)
 
+    def of_run(self, application_id: str, subject: Named) -> Query | None:
+        """The same, or the one before it that began as the run: it had another name, or none."""
+        query = self.known(application_id, subject.id)
+        if query is None or subject.run_id in (query.run.run_id, *query.run.past_runs):
+            return query
+        for one in self:
+            run = one.run
+            same = (run.application_id, run.query_id) == (application_id, subject.id)
+            if same and subject.run_id in (run.run_id, *run.past_runs):
+                return one
+        return query
+
     def beside(self, key: Key) -> list[Query]:
         """The other ones of a name, each under one that was made for it."""
         return [one for one in self if one.aside and one.own_key == key]
@@ -159,6 +171,9 @@ class Roster:
                 return self._give_back(query, run, now)
         if query is not None and subject.run_id in query.run.past_runs:
             return Found(query)  # a late word
+        of_run = self.of_run(application.id, subject)
+        if of_run is not None and of_run is not query:
+            return Found(of_run)
         # Idle and terminated events carry no name: what was learned of the id holds.
         name = subject.name
         renamed = (
