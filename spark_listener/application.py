@@ -98,7 +98,8 @@ def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
     return Application(
         gateway,
         str(context.applicationId),
-        str(context.appName),
+        # Python's own word of it is another one where it came to an application that was there.
+        str(context._jsc.sc().appName()),
         str(context.version),
         stopped=lambda: context._jsc is None,
         lease=lease,

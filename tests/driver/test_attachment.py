@@ -88,7 +88,7 @@ class Lingering:
 class Spark:
     """A session as attach() first looks at it."""
 
-    _jsc = object()
+    _jsc = SimpleNamespace(sc=lambda: SimpleNamespace(appName=lambda: "etl"))
 
     def __init__(self) -> None:
         self.sparkContext = self._jsparkSession = self
@@ -384,6 +384,14 @@ def test_pinned_threads_have_connections_of_their_own() -> None:
     spark._gateway, spark.appName, spark.version = Pinned(), "etl", "4.2.0"
     assert gateway_of(spark) is spark._gateway
     assert of_session(spark, spark._gateway, Lease()).close is None
+
+
+def test_an_application_is_called_as_its_jvm_has_it() -> None:
+    """Python that comes to one that is there gives it a name of its own, the same one in each."""
+    spark: Any = Spark()
+    spark.appName, spark.version = "kyuubi-python", "3.5.9"
+    spark._gateway = gateway = object()
+    assert of_session(spark, gateway, Lease()).name == "etl"
 
 
 class Gone:
