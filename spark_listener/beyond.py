@@ -130,6 +130,9 @@ class Watch:
         queries = session.sharedState().activeStreamingQueries()
         if not used and queries.isEmpty():
             return False
+        # While Spark stops: whoever comes in then is done at once, and another one would come.
+        if session.sparkContext().isStopped():
+            return False
         self._environment = self._door.environment()
         settings = self._settings(conf_of(session, own=used))
         if not settings.enabled:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from spark_listener.beyond import DONE
+from spark_listener.beyond import DONE, Watch
+from spark_listener.door import Occupied
 from tests.driver.fake_agent import FakeAgent
 from tests.plugin.conftest import JOBS
 from tests.waiting import until
@@ -85,6 +87,23 @@ def test_a_session_is_left_as_it_is_until_the_job_uses_it(bench: Bench, which: s
         assert beside.wait() == DONE, beside.err
         assert job.out.splitlines() == ["made", "said late"]
         assert agent.of("started"), "it is watched all the same"
+
+
+def test_nobody_comes_in_while_spark_stops() -> None:
+    """It may wait for a slow listener of the job's: one would be done at once, and then the next.
+
+    The plugin opens another door behind each.
+    """
+    door, session = MagicMock(), MagicMock()
+    door.default_session.return_value = session
+    door.enter.side_effect = Occupied
+    door.environment.return_value = {}
+    session.sessionState().conf().getAllConfs().keysIterator().hasNext.return_value = False
+    session.sparkContext().isStopped.return_value = True
+    watch = Watch(door, {})
+    watch._look()
+    assert not door.enter.called
+    assert watch._driver is None
 
 
 @pytest.mark.slow("a job of its own")
