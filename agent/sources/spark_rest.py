@@ -25,6 +25,7 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 #: Jobs looked at, newest first, and stages of each batch.
 MOST_JOBS: Final = 20
 MOST_STAGES: Final = 12
+#: Of a stage that are read, beside its slowest one.
 MOST_TASKS: Final = 2000
 _NAMED_BATCH: Final = re.compile(r"batch = (\d{1,18})\b")
 
@@ -105,10 +106,15 @@ class SparkRest:
             if not done:
                 continue
             number = _whole(done[-1].get("attemptId")) or 0
-            listed = await self._get(f"/stages/{stage}/{number}/taskList?length={MOST_TASKS}")
-            found = align(
-                stage, str(done[-1].get("name", ""))[:200], tasks(listed), stateful=stateful
-            )
+            place = f"/stages/{stage}/{number}/taskList"
+            known = tasks(await self._get(f"{place}?length={MOST_TASKS}"))
+            count = _whole(done[-1].get("numTasks")) or 0
+            if count > MOST_TASKS:  # Spark lists those first that began first
+                slowest = await self._get(f"{place}?length=1&sortBy=-runtime&status=success")
+                known += [one for one in tasks(slowest) if one not in known]
+            found = align(stage, str(done[-1].get("name", ""))[:200], known, stateful=stateful)
+            if found is not None and count > MOST_TASKS:
+                found = msgspec.structs.replace(found, tasks=count, input_rows=None)
             if found is not None:
                 alignments.append(found)
         missing = f"{gone} stages are gone from the driver's REST API" if gone else ""

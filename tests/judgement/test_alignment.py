@@ -137,6 +137,39 @@ def test_stages_that_are_gone_are_counted() -> None:
     assert "2 stages are gone" in look(answer).missing
 
 
+@pytest.mark.parametrize("place", [7, 4999])
+def test_of_a_stage_of_more_tasks_than_are_read_the_slowest_is_told(place: int) -> None:
+    """Spark lists those first that began first: a straggler of the last wave is not among them."""
+    ran = [
+        {
+            "partitionId": number,
+            "duration": 60_000 if number == place else 1000,
+            "status": "SUCCESS",
+            "executorId": "2",
+            "host": "worker-2",
+            "taskMetrics": {"inputMetrics": {"recordsRead": 10}},
+        }
+        for number in range(5000)
+    ]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path, asked = request.url.path, request.url.params
+        if path.endswith("/jobs"):
+            job = {"jobId": 3, "jobGroup": "run", "status": "SUCCEEDED", "stageIds": [4]}
+            return httpx.Response(200, json=[job])
+        if not path.endswith("/taskList"):
+            stage = {"status": "COMPLETE", "attemptId": 0, "name": "x", "numTasks": len(ran)}
+            return httpx.Response(200, json=[stage])
+        slowest = asked.get("sortBy") == "-runtime"
+        order = sorted(ran, key=lambda one: -int(str(one["duration"]))) if slowest else ran
+        return httpx.Response(200, json=order[: int(asked["length"])])
+
+    (found,) = look(answer).alignments
+    assert (found.tasks, found.partition, found.why) == (5000, place, "slow_task")
+    assert found.wait_seconds == pytest.approx(59.0)
+    assert found.input_rows is None, "those of 2,000 tasks are not all that it read"
+
+
 def job(*arguments: str, module: str = "skewed_jobs", seconds: float = 280.0) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", f"tests.judgement.{module}", *arguments],
