@@ -24,8 +24,9 @@ _Told = TypeVar("_Told")
 #: A query whose stages cannot be had is asked for them ever less often, up to this.
 _MOST_PAUSE_SECONDS: Final = 30.0
 #: A cluster manager that hangs holds whoever asks it for minutes (spark.rpc.askTimeout), and with
-#: that all of Weir: asking may take no more than this share of the time. Half or twice as much
-#: holds half or twice as much.
+#: that all of Weir; and for the slowest task of a stage Spark's store sorts all of them, however
+#: many. Asking either may take no more than this share of the time. Half or twice as much holds
+#: half or twice as much.
 _MOST_ASKING_SHARE: Final = 0.1
 
 
@@ -55,7 +56,7 @@ class Cluster:
         self._slots: dict[str, int] = {}  # by run, when its last batch ended
         self._order: ExecutorsOrder | None = None
         self._until = 0.0  # when the order expires
-        self._may_ask = clock()  # from when on
+        self._may_ask = self._may_look = clock()  # from when on
 
     def join(self, context: Any) -> None:
         """The JVM's ``SparkContext``, once there is one."""
@@ -83,9 +84,10 @@ class Cluster:
         self._slots[run_id] = slots
         work: BatchWork = {"slots": slots, "steady": before in (slots, None)}
         due, pause = self._due.get(run_id, (now, self._every_seconds))
-        if now < due or not work["steady"]:
+        if now < max(due, self._may_look) or not work["steady"]:
             return work
         found = self._guarded("a batch's stages", lambda: stages.stages_of(run_id, batch_id))
+        self._may_look = now + (self._clock() - now) / _MOST_ASKING_SHARE
         # Not all of a batch may be in the store yet: the next one's will be.
         if found:
             work["stages"] = found

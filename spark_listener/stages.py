@@ -57,8 +57,9 @@ class StageStore:
         self._arrays = gateway.jvm.java.util.Arrays
         retained = whole(context.getConf().get("spark.ui.retainedJobs", ""))
         self._retained = _RETAINED_JOBS if retained is None else retained
-        self._most = gateway.new_array(gateway.jvm.double, 1)
-        self._most[0] = 1.0
+        told = gateway.jvm.org.apache.spark.status.api.v1
+        self._slowest_first = told.TaskSorting.DECREASING_RUNTIME
+        self._ended_well = gateway.jvm.java.util.Collections.singletonList(told.TaskStatus.SUCCESS)
 
     def stages_of(self, run_id: str, batch_id: int) -> list[StageWork] | None:
         """Of a batch of a run; None where not all of it is known (yet, or any more)."""
@@ -146,9 +147,13 @@ class StageStore:
         return sorted((int(one) for one in listed.strip("[]").split(",") if one), reverse=True)
 
     def _longest_seconds(self, stage: int, attempt: int) -> float | None:
-        told = self._store.taskSummary(stage, attempt, self._most)
-        if not told.isDefined():
+        # Not its quantiles: for those all tasks are sorted once for each of some thirty figures.
+        listed = self._store.taskList(stage, attempt, 0, 1, self._slowest_first, self._ended_well)
+        if int(listed.size()) == 0:
             return None
-        metrics = told.get()
-        run, read = metrics.executorRunTime(), metrics.executorDeserializeTime()
-        return (float(run.apply(0)) + float(read.apply(0))) / 1000.0
+        metrics = listed.apply(0).taskMetrics()
+        if not metrics.isDefined():
+            return None
+        slowest = metrics.get()
+        milliseconds = int(slowest.executorRunTime()) + int(slowest.executorDeserializeTime())
+        return milliseconds / 1000.0

@@ -76,6 +76,27 @@ def test_where_stages_cannot_be_had_they_are_asked_for_ever_less_often(bench: Be
     assert bench.stages.looks == 22  # in ten minutes, at last every half minute
 
 
+@pytest.mark.parametrize("takes", [0.25, 5.0])
+def test_looking_at_stages_takes_no_more_than_a_share_of_the_time(
+    bench: Bench, takes: float
+) -> None:
+    """Spark's store sorts all tasks of a stage for it, and all queries wait meanwhile."""
+    begun, looked = bench.time, bench.stages.stages_of
+
+    def slow(run_id: str, batch_id: int) -> Any:
+        bench.time += takes
+        return looked(run_id, batch_id)
+
+    bench.stages.stages_of = slow  # type: ignore[method-assign]
+    batch = 0
+    while bench.time < begun + 300.0:
+        batch += 1
+        for run in ("a", "b", "c"):
+            bench.cluster.work(run, batch)
+        bench.time += 0.5
+    assert 24.0 <= bench.stages.looks * takes <= 30.0 + takes
+
+
 def test_a_batch_during_which_slots_came_is_not_steady(bench: Bench) -> None:
     bench.cluster.work("r", 0)
     bench.time += 10

@@ -5,6 +5,7 @@ Spark's store is played here; tests/plugin/test_executors.py asks the real one.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -100,14 +101,32 @@ class Stage:
         return 0
 
 
+class Tasks(list[Any]):
+    """As Scala's sequences are read: of each what it ran and what it took to be read, or None."""
+
+    def apply(self, index: int) -> SimpleNamespace:
+        told = self[index]
+        metrics = told and SimpleNamespace(
+            executorRunTime=lambda: told[0], executorDeserializeTime=lambda: told[1]
+        )
+        return SimpleNamespace(taskMetrics=lambda: Option(metrics))
+
+    def size(self) -> int:
+        return len(self)
+
+
 class Spark:
     """Gateway, context and store in one."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
+        self.slowest: dict[int, list[tuple[int, int] | None]] = {}  # of a stage, of each task
         self.retained = ""
-        self.jvm = self.java = self.util = self.Arrays = self
-        self.double = None
+        self.jvm = self.java = self.util = self.Arrays = self.Collections = self
+        self.org = self.apache = self.spark = self.status = self.api = self.v1 = self
+        self.TaskSorting = self.TaskStatus = SimpleNamespace(
+            DECREASING_RUNTIME="slowest first", SUCCESS="success"
+        )
 
     def ran(
         self, run_id: str, batch: int | str | None, count: int = 1, said: str = "by hand"
@@ -139,14 +158,15 @@ class Spark:
     def job(self, number: int) -> Job:
         return next(job for job in self.jobs if job.number == number)
 
-    def new_array(self, _: Any, count: int) -> list[float]:
-        return [0.0] * count
+    def singletonList(self, one: str) -> list[str]:
+        return [one]
 
     def lastStageAttempt(self, number: int) -> Stage:
         return Stage(number)
 
-    def taskSummary(self, *_: Any) -> Option:
-        return Option(None)
+    def taskList(self, *asked: Any) -> Tasks:
+        assert asked[2:] == (0, 1, "slowest first", ["success"])
+        return Tasks(self.slowest.get(asked[0], []))
 
 
 @pytest.fixture
@@ -164,6 +184,14 @@ def test_of_a_batch_of_more_jobs_than_are_looked_at_none_is_told(spark: Spark) -
     spark.ran("A", 6)
     spark.ran("A", 7, 41)
     assert stages(spark, "A", 7) is None
+
+
+def test_of_a_stage_s_tasks_the_slowest_is_told_where_spark_has_it(spark: Spark) -> None:
+    spark.ran("A", 0, 3)
+    spark.slowest = {0: [(1400, 100)], 1: [None]}
+    told = StageStore(spark, spark).stages_of("A", 0)
+    assert told is not None
+    assert [one["longest_seconds"] for one in told] == [1.5, None, None]
 
 
 def test_whatever_other_queries_ran_meanwhile_all_are_told(spark: Spark) -> None:
