@@ -633,7 +633,8 @@ class Observer:
                 return None
             exception, error_class = query.failure(self._gateway.jvm)
         except Exception as error:
-            self._complaints.error("how a query ended", error)
+            if not _unanswered(error):  # else the JVM is gone as well
+                self._complaints.error("how a query ended", error)
             return None
         return Captured(
             "terminated",
@@ -652,15 +653,23 @@ class Observer:
         self._give_back_executors()
 
     def _end_all(self, captured: list[Captured]) -> None:
-        """Spark has stopped: its queries are over, whatever it still told of them."""
+        """Spark or the driver has ended: its queries are over, whatever Spark still told of them.
+
+        Its word of an end comes after what the job's listeners make of it, and may be too late.
+        What a query fails with once Spark has stopped is nothing but that.
+        """
         for item in captured:
             if item.kind != "started":
                 self._guarded(f"a {item.kind} event", self._take, item)
         for run_id, run in list(self._runs.items()):
+            end = self._end(run)
+            if end is not None and (end.exception is None or not self._spark_stopped()):
+                self._guarded("a query's end", self._take, end)
+                continue
             body: dict[str, Any] = {"id": run.query.id, "runId": run_id, "name": run.query.name}
             body |= {"exception": None, "errorClassOnException": None}
-            body["driverEnded"] = not _had_ended(run.query)
-            body["driverKilled"] = body["driverEnded"] and self._killed()
+            body["driverEnded"] = True
+            body["driverKilled"] = self._killed()
             self._outbox.put("terminated", format_time(time.time()), _json(body))
             self._forget(run_id, left=not self._spark_stopped())  # the JVM may go on
         while self._asked:
@@ -1042,14 +1051,6 @@ def _bare_pulse(query: Query) -> dict[str, Any]:
         "batchId": None,
         "running_seconds": None,
     }
-
-
-def _had_ended(query: Query) -> bool:
-    """Whether it was over, and without an exception, before its driver ended."""
-    try:
-        return not query.active() and bool(query.execution.exception().isEmpty())
-    except Exception:
-        return False  # the JVM is gone as well
 
 
 def _unanswered(error: Exception) -> bool:

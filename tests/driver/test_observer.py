@@ -944,6 +944,47 @@ def test_a_query_that_had_ended_when_its_session_was_detached_is_told_as_ended(
 
 
 @pytest.mark.parametrize("failed", [True, False])
+def test_a_query_that_had_ended_when_its_driver_did_is_told_with_what_it_failed_with(
+    monkeypatch: pytest.MonkeyPatch, *, failed: bool
+) -> None:
+    """Spark's own word waits for what the job's listeners make of all that came before it."""
+    watched, _ = ended(monkeypatch, failed=failed)
+    watched.observer._end_all([])
+    ((kind, body),) = watched.told
+    assert kind == "terminated"
+    assert body["exception"] == (
+        "java.lang.Error: boom\n\tat a.B.c(B.java:1)\npassword=***" if failed else None
+    )
+    assert body["errorClassOnException"] == ("STREAM_FAILED" if failed else None)
+    assert not body.get("driverEnded")
+    assert watched.observer._runs == {}
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_what_a_query_fails_with_as_spark_stops_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, *, failed: bool
+) -> None:
+    """Its jobs are cancelled under it, or parts of Spark are gone that it calls."""
+    watched, _ = ended(monkeypatch, failed=failed)
+    watched.observer._spark_stopped = lambda: True
+    watched.observer._end_all([])
+    ((_, body),) = watched.told
+    assert (body["exception"], bool(body.get("driverEnded"))) == (None, failed)
+
+
+@pytest.mark.parametrize("active", [lambda _: True, lambda _: no_answer(), lambda _: network()])
+def test_a_query_that_runs_when_its_driver_ends_or_of_which_nobody_can_say_is_told_so(
+    active: Callable[[RunningQuery], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunningQuery, "active", active)
+    watched = Watched(RunningQuery(resting))
+    watched.observer._end_all([])
+    ((kind, body),) = watched.told
+    assert (kind, body["exception"], body["driverEnded"]) == ("terminated", None, True)
+    assert watched.observer._complaints.total == 0, "of a JVM that is gone there is nothing to say"
+
+
+@pytest.mark.parametrize("failed", [True, False])
 def test_an_end_that_the_listener_bus_lost_is_told_as_of_when_it_was_seen(
     monkeypatch: pytest.MonkeyPatch, *, failed: bool
 ) -> None:
