@@ -14,6 +14,9 @@ from spark_listener.backlog import whole
 
 #: Jobs of one run that are looked at, newest first; a batch of more is passed over.
 MOST_JOBS: Final = 32
+#: Jobs of batches before it that are looked at, for whether they come in order: a pool of some
+#: threads shows by then, and each costs calls into the JVM.
+EARLIER_JOBS: Final = 8
 #: So many jobs Spark keeps, unless the job says otherwise (spark.ui.retainedJobs).
 _RETAINED_JOBS: Final = 1000
 #: Stages of a batch that are told; a batch of more is passed over.
@@ -103,6 +106,7 @@ class StageStore:
         """
         found: set[int] = set()
         earlier: int | None = None  # the batch of the last job seen that is of one before this
+        before = 0  # jobs of such batches that were looked at beside
         # In one call, whatever other queries ran meanwhile: Spark's group of a batch is its run.
         jobs = self._jobs_of(run_id)
         oldest = -1  # job looked at for what is of the batch
@@ -120,8 +124,11 @@ class StageStore:
                 return set()
             batch = -1 if named.group(1) == "init" else int(named.group(1))
             if earlier is not None:
+                before += 1
                 if batch > earlier:
                     return set()
+                if before == EARLIER_JOBS:
+                    break
                 earlier = batch
                 continue
             oldest = number

@@ -88,9 +88,10 @@ def _hangs(query: Query, running_seconds: float, policy: Policy) -> bool:
     settings, age = query.settings(policy), query.run.beyond(running_seconds)
     if settings.deadline_seconds is not None:
         return age > settings.deadline_seconds
-    # The shorter of the last two, as one may have sat out an outage.
-    lately = min(query.watched.monitor.usual[-2:], default=0.0)
-    usual = max(settings.target_seconds, query.run.beyond(lately))
+    # The shorter of the last two, as one may have sat out an outage; of two in all the longer.
+    lately = query.watched.monitor.usual
+    last = min(lately[-2:]) if len(lately) > 2 else max(lately, default=0.0)
+    usual = max(settings.target_seconds, query.run.beyond(last))
     if age <= max(HUNG_SECONDS, HUNG_FACTOR * usual):
         return False
     # A sink that compacts its log with every tenth batch: where two took so long, one more does.

@@ -1214,6 +1214,14 @@ def test_a_batch_that_sat_out_an_outage_says_nothing_of_how_long_the_next_may_ta
     assert world.view().state == "stalled"
 
 
+def test_of_two_batches_in_all_the_longer_tells_how_long_one_may_take() -> None:
+    world = World()
+    for seconds in (3.0, 300.0):
+        world.send(world.driver.progress(1_000, seconds))
+    world.send(world.driver.heartbeat(world.driver.batch_id + 1, 250.0))
+    assert world.view().state != "stalled"
+
+
 def test_batches_that_double_one_after_the_other_are_not_hung() -> None:
     world = World()
     world.batches(9)

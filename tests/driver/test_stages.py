@@ -273,6 +273,11 @@ def test_where_a_pools_threads_bear_an_earlier_batchs_number_none_is_told(spark:
     spark.ran("A", 3)
     spark.ran("A", 4)
     assert stages(spark, "A", 4) is None  # the pool's are as near
+    spark.ran("B", 0)
+    spark.ran("B", 1)
+    spark.ran("B", 0, 6)
+    spark.ran("B", 2)
+    assert stages(spark, "B", 2) is None
     for batch in range(5, 5 + MOST_JOBS):
         spark.ran("A", batch)
     assert stages(spark, "A", batch) == 1

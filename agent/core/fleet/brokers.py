@@ -98,7 +98,8 @@ class BrokersWord:
     ) -> None:
         """What brokers hold of a source now, shown for so many seconds.
 
-        Of ``silent`` partitions what was known last stands, and no sum is told.
+        Of ``silent`` partitions what was known last stands while the query reads nothing of them,
+        and no sum is told.
         """
         self._elsewhere.get(query.key, ("", set()))[1].discard(source)
         until = now + valid_seconds
@@ -110,7 +111,7 @@ class BrokersWord:
         kept: list[PartitionView] = []
         if last is not None and last.query_id == query.run.query_id and now <= last.until:
             there = [one for one in last.views if (one.topic, one.partition) in silent]
-            kept = [_waiting(query, one, last) for one in there]
+            kept = [_unheard(query, one, last, time) for one in there]
             begins = {place: row for place, row in last.begins.items() if place in silent}
             ends = {place: row for place, row in last.ends.items() if place in silent}
         for one in views:
@@ -198,3 +199,20 @@ def _waiting(query: Query, one: PartitionView, asked: _Asked) -> PartitionView:
         return one
     rows = max(0, asked.ends[place] - max(taken, asked.begins[place]))
     return one if rows == one.backlog_rows else msgspec.structs.replace(one, backlog_rows=rows)
+
+
+def _unheard(query: Query, one: PartitionView, asked: _Asked, time: float) -> PartitionView:
+    """What is known of one that no broker tells of now; a loss is nearer by the time since then.
+
+    Once the query has read on in it, nobody knows how near one is, or what was lost.
+    """
+    now = _waiting(query, one, asked)
+    taken, begin = _taken(query, one), asked.begins.get((one.topic, one.partition))
+    if taken is not None and begin is not None and taken > begin:
+        return msgspec.structs.replace(
+            now, lost_rows=0, retention_loss_seconds=None, pressing_rows_per_second=None
+        )
+    if now.retention_loss_seconds is None:
+        return now
+    left = max(0.0, now.retention_loss_seconds - (time - asked.time))
+    return msgspec.structs.replace(now, retention_loss_seconds=left)

@@ -15,7 +15,10 @@ import msgspec
 
 from agent.core.arrays import Numbers, numbers
 
-MOST_POINTS: Final = 48
+MOST_POINTS: Final = 52
+#: So many go at once: to look for them costs as much as for one, and with thousands of partitions
+#: that is done for each with every look.
+THINNED: Final = 4
 #: Counts of rows closer than this are the same: rows are whole, their sums of doubles are not.
 HALF_A_ROW: Final = 0.5
 
@@ -36,15 +39,21 @@ class LagTable(msgspec.Struct):
         self.times.append(time)
         self.rows.append(arrived_rows)
         if len(self.times) > MOST_POINTS:
-            # That goes without which the gap is least for its age: old lags need less resolution,
-            # and points a quarter of their age apart reach back for months.
+            # Those go without which the gap is least for its age, of neighbours one: old lags need
+            # less resolution, and points a quarter of their age apart reach back for months.
             times = self.times
             gaps = [
                 (after - before) / (time - at)
                 for before, at, after in zip(times, times[1:], times[2:], strict=False)
             ]
-            place = gaps.index(min(gaps)) + 1
-            del self.times[place], self.rows[place]
+            gone: set[int] = set()
+            for place in sorted(range(1, len(gaps) + 1), key=lambda place: gaps[place - 1]):
+                if place - 1 not in gone and place + 1 not in gone:
+                    gone.add(place)
+                if len(gone) == THINNED:
+                    break
+            for place in sorted(gone, reverse=True):
+                del self.times[place], self.rows[place]
 
     def cut(self, rows: float) -> None:
         """Those beyond so many are gone, and others may come in their place."""
@@ -88,13 +97,16 @@ class LagTable(msgspec.Struct):
         """Rows a second by which each row beyond the admitted ones is read while it is kept.
 
         The most that any of them asks for: all up to it, until it is ``keep_seconds`` old. Each
-        came as early as it may have, between two looks; in less than ``least_seconds`` nobody can.
+        came as early as it may have, between two looks, and after the last admitted one. They are
+        to be read ``least_seconds`` before, as a batch or two go by until a limit acts, and in less
+        nobody can.
         """
-        most = 0.0
+        most, oldest = 0.0, self.age_seconds(admitted_rows, now)
         for index in range(len(self.rows) - 1, -1, -1):
             if self.rows[index] <= admitted_rows:
                 break
-            left = keep_seconds - (now - self.times[max(index - 1, 0)])
+            age = now - self.times[max(index - 1, 0)]
+            left = keep_seconds - least_seconds - (age if oldest is None else min(age, oldest))
             most = max(most, (self.rows[index] - admitted_rows) / max(left, least_seconds))
         return most
 

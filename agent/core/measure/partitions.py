@@ -22,7 +22,7 @@ import msgspec
 
 from agent.core.measure.lag_table import LagTable
 from agent.core.measure.other_log import LogRead
-from agent.core.measure.steps import LEAST_SECONDS, Steps
+from agent.core.measure.steps import LEAST_SECONDS, RATE_SECONDS, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -119,9 +119,17 @@ class _Partition(msgspec.Struct):
         return moved
 
     def _stands(self, now: float, rests_seconds: float) -> bool:
-        """Whether it has read nothing for longer than between two batches."""
+        """Whether it has read nothing for longer than between two batches.
+
+        For as long as rates are those of, what it read before says nothing any more.
+        """
         assert self.since is not None
-        return now - self.since.stands_time > max(rests_seconds, LEAST_SECONDS)
+        seconds = now - self.since.stands_time
+        stands = seconds > max(rests_seconds, LEAST_SECONDS)
+        if stands and seconds > RATE_SECONDS:
+            self.read.forget()
+            self.arrived.forget()
+        return stands
 
     def _rows_gone(self, held: tuple[int, int], now: float, *, stands: bool) -> float | None:
         """Seconds until what is deleted reaches the next row; None where that is not foreseen."""
@@ -188,24 +196,34 @@ class _Partition(msgspec.Struct):
         return reads / comes if comes > 0.0 else None
 
     def pressing(
-        self, earliest: int, keep: float | None, losses: _Losses, now: float
+        self,
+        earliest: int,
+        planned: int,
+        keep: float | None,
+        losses: _Losses,
+        now: float,
     ) -> float | None:
         """Rows a second that must be read so that none is deleted; None where as many are read.
 
-        With a retention time the most that any of them asks for: those up to it, before its time
-        is over. Else, or where less is kept, all of them before the loss.
+        ``planned``: the next row that the running batch does not have in hand. With a retention
+        time the most that any row asks for: those up to it, before its time is over. Else, or where
+        much less is kept than by their age, all of them before the loss.
         """
+        next_row = max(planned, earliest)
+        waiting = self.unread - (next_row - max(self.next_row, earliest))
+        if waiting <= 0:
+            return None
         asked = 0.0
         if keep is not None:
-            next_row = float(max(self.next_row, earliest))
-            asked = self.ends.read_within(next_row, keep, now, LEAST_SECONDS)
-        if losses.by_rows is not None:
-            asked = max(asked, self.unread / max(losses.by_rows, LEAST_SECONDS))
+            asked = self.ends.read_within(float(next_row), keep, now, LEAST_SECONDS)
+        by_rows, by_age = losses
+        if by_rows is not None and (by_age is None or by_rows < by_age / 2.0):
+            asked = max(asked, waiting / max(by_rows, LEAST_SECONDS))
         reads = self.read.per_second(now)
         # Of rows from before the watch nobody knows by how much of their time they are read.
         known = self.next_row >= self.ends.rows[0]
         goes_on = known and losses == (None, None) and reads is not None and asked <= reads
-        return None if goes_on or not self.unread else asked
+        return None if goes_on else asked
 
 
 class Watched(msgspec.Struct):
@@ -274,7 +292,7 @@ class Watched(msgspec.Struct):
             keep = retention_seconds.get(topic)
             losses = watched.losses((there.earliest, latest), keep, now, rests_seconds)
             loss = _sooner(losses.by_rows, losses.by_age)
-            pressing = watched.pressing(there.earliest, keep, losses, now)
+            pressing = watched.pressing(there.earliest, taken, keep, losses, now)
             views.append(
                 PartitionView(
                     source, topic, name, backlog, lost, loss, pressing_rows_per_second=pressing

@@ -55,6 +55,10 @@ class Steps(msgspec.Struct):
         while len(self.times) > 2 and time - self.times[1] >= RATE_SECONDS:
             del self.times[0], self.values[0], self.beside[0]
 
+    def forget(self) -> None:
+        """Its steps tell no rate any more; the next two do."""
+        del self.times[:], self.values[:], self.beside[:]
+
     def per_step_seconds(self) -> Rates | None:
         """Rates of both numbers from step to step; None where too few were seen to tell one."""
         seconds = self.times[-1] - self.times[0] if self.times else 0.0
