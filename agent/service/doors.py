@@ -79,6 +79,7 @@ class _Door(msgspec.Struct):
     """One file, and the process that goes through it."""
 
     mark: _Mark
+    file: door.DoorFile | None = None  # what it said when a process last went through
     state: State = "waiting"
     process: subprocess.Popen[bytes] | None = None
     silent: bool = False  # nobody answered there, which was said
@@ -131,7 +132,7 @@ class Doors:
                 if known.process is None:
                     del self._doors[name]
                 elif name in present:
-                    known.state = "waiting"  # the plugin opened another one: this process is stuck
+                    self._compare(name, known, present[name])
         for name, mark in present.items():
             known = self._doors.setdefault(name, _Door(mark))
             if known.process is None and known.state == "waiting" and now >= known.again:
@@ -228,6 +229,13 @@ class Doors:
         self._passed_over = {entry.name for entry in entries[MOST_DOORS:]}
         return entries[:MOST_DOORS]
 
+    def _compare(self, name: str, known: _Door, mark: _Mark) -> None:
+        """At a file that is another one: written anew where a cleaner took it away, or touched."""
+        known.state = "waiting"  # the plugin opened another door: this process is stuck
+        with contextlib.suppress(OSError, door.NoDoor):
+            if door.read(self._folder / name) == known.file:
+                known.mark, known.state = mark, "attached"
+
     def _begin(self, name: str, known: _Door, now: float) -> None:
         path = self._folder / name
         try:
@@ -260,7 +268,7 @@ class Doors:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
-        known.process, known.state = process, "attached"
+        known.process, known.file, known.state = process, found, "attached"
         _log.info("a driver's door", application=found.application, process=found.process)
         assert process.stderr is not None
         threading.Thread(

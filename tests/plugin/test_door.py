@@ -282,9 +282,32 @@ def test_one_behind_whom_another_door_was_opened_is_in_no_more(
     path = here.opened()
     here.look()
     assert here.doors.states()["attached"] == 1
-    here.opened("new").replace(path)
+    another = path.read_text().replace(TOKEN, "b" * 64)
+    opened(here.folder, "new", another).replace(path)
     assert here.look() == 1, "it may still end by itself"
     assert here.doors.states() == {"attached": 0, "waiting": 1, "refused": 0}
+
+
+def test_one_whose_file_is_written_anew_or_touched_is_in_still(
+    keeper: Callable[[str], Keeper],
+) -> None:
+    """The plugin writes it again, with the same words, where a cleaner of /tmp took it away."""
+    here = keeper(STAYS)
+    path = here.opened()
+    here.look()
+    path.unlink()
+    here.look()
+    here.opened("new").replace(path)
+    here.look()
+    assert here.doors.states() == {"attached": 1, "waiting": 0, "refused": 0}
+    path.chmod(0o644)  # nobody goes through this one
+    here.look()
+    assert here.doors.states() == {"attached": 0, "waiting": 1, "refused": 0}
+    path.chmod(0o600)
+    os.utime(path, (1.0, 1.0))
+    here.look()
+    assert here.doors.states() == {"attached": 1, "waiting": 0, "refused": 0}
+    assert len(here.started) == 1
 
 
 @pytest.mark.parametrize("code", [LOST, 1, "kill"])
