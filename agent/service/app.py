@@ -134,6 +134,7 @@ class Service:
         self.driver_processes: tuple[ProcessSample, ...] = ()
         self.kafka_up: bool | None = None
         self.doors: dict[str, int] | None = None
+        self.unattended = False  # drivers are behind doors, and a process at none of them
         self.kafka_groups: dict[str, int] | None = None
         self.certificate: Validity | None = None
         self.exporter = Exporter(timer=timer, on_error=self._view_failed)
@@ -247,7 +248,7 @@ class Service:
         liveness = self.fleet.liveness(application, query, self.clock())
         # Events are refused meanwhile, or nobody is there to tell any: the agent's own trouble must
         # not kill drivers. One that hangs keeps its process at the door.
-        unheard = liveness.why == "silent" and self._doors_without_process()
+        unheard = liveness.why == "silent" and self.unattended
         if not liveness.ok and (unheard or not self.keeper.writable):
             liveness = Liveness(ok=True, why="unknown")
         return _json(_encode(liveness), 200 if liveness.ok else 503)
@@ -359,11 +360,6 @@ class Service:
 
     def _audited(self, view: QueryView) -> QueryView:
         return view if self.auditor is None else self.auditor.shown(view)
-
-    def _doors_without_process(self) -> bool:
-        """Whether there are doors, and a process at none of them: Weir's own part is missing."""
-        doors = Counter(self.doors or {})
-        return not doors["attached"] and doors["waiting"] + doors["refused"] > 0
 
     def _exposition(self, accept: str) -> tuple[bytes, str]:
         now = self.clock()

@@ -82,7 +82,7 @@ class _Door(msgspec.Struct):
     file: door.DoorFile | None = None  # what it said when a process last went through
     state: State = "waiting"
     process: subprocess.Popen[bytes] | None = None
-    silent: bool = False  # nobody answered there, which was said
+    silent: bool = False  # nobody answered there
     again: float = 0.0  # not tried before
     pause_seconds: float = AGAIN_SECONDS
 
@@ -137,6 +137,18 @@ class Doors:
             known = self._doors.setdefault(name, _Door(mark))
             if known.process is None and known.state == "waiting" and now >= known.again:
                 self._begin(name, known, now)
+            elif known.state == "refused" and known.file is not None and now >= known.again:
+                known.silent = not known.file.answers()
+                known.again = now + MOST_AGAIN_SECONDS
+
+    @property
+    def unattended(self) -> bool:
+        """Whether drivers are there and a process at none of them: Weir's own part is missing.
+
+        A door where nobody answers, as a driver leaves it that was killed, is nobody's.
+        """
+        states = {known.state for known in self._doors.values() if not known.silent}
+        return "attached" not in states and not states.isdisjoint(("waiting", "refused"))
 
     def states(self) -> dict[State, int]:
         """How many doors are in which state."""
@@ -268,7 +280,7 @@ class Doors:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
-        known.process, known.file, known.state = process, found, "attached"
+        known.process, known.file, known.state, known.silent = process, found, "attached", False
         _log.info("a driver's door", application=found.application, process=found.process)
         assert process.stderr is not None
         threading.Thread(

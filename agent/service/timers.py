@@ -230,6 +230,7 @@ class Timers:
         assert self._doors is not None
         self._doors.look()
         self._service.doors = {str(state): count for state, count in self._doors.states().items()}
+        self._service.unattended = self._doors.unattended
 
     def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())

@@ -365,6 +365,52 @@ def test_where_another_user_listens_nothing_is_started_until_this_one_does(
     assert here.look(MOST_AGAIN_SECONDS) == 1
 
 
+@pytest.mark.parametrize("code", [LOST, REFUSED])
+def test_a_driver_without_a_process_is_unattended_for_as_long_as_it_is_there(
+    keeper: Callable[[str], Keeper], code: int
+) -> None:
+    here = keeper(f"raise SystemExit({code})")
+    here.opened()
+    here.look()
+    assert not here.doors.unattended, "the process is in still"
+    here.until_ended()
+    assert here.doors.unattended
+    here.leave()
+    here.look(MOST_AGAIN_SECONDS)
+    assert not here.doors.unattended
+    here.driver = socket.create_server((door.LOOPBACK, here.port))
+    here.look(MOST_AGAIN_SECONDS)
+    here.until_ended()
+    assert here.doors.unattended, "somebody answers again"
+
+
+@pytest.mark.parametrize("code", [STAYS, f"raise SystemExit({DONE})"])
+def test_where_each_driver_has_its_process_or_needs_none_nobody_is_unattended(
+    keeper: Callable[[str], Keeper], code: str
+) -> None:
+    here = keeper(code)
+    assert not here.doors.unattended, "there is no door"
+    here.opened()
+    here.look()
+    if code != STAYS:
+        here.until_ended()
+    assert not here.doors.unattended
+
+
+def test_a_door_that_a_killed_driver_left_hides_no_other(
+    tmp_path: Path, keeper: Callable[[str], Keeper]
+) -> None:
+    here = keeper(f"raise SystemExit({LOST})")
+    here.opened()
+    here.leave()
+    here.look()
+    assert here.doors.states()["waiting"] == 1
+    assert not here.doors.unattended
+    opened(tmp_path, "b.door").chmod(0o644)  # whether its driver is there nobody knows
+    here.look()
+    assert here.doors.unattended
+
+
 def test_what_is_no_door_is_named_once_and_tried_when_it_changes(
     tmp_path: Path, keeper: Callable[[str], Keeper]
 ) -> None:

@@ -382,14 +382,17 @@ def test_liveness_and_readiness_as_json(tmp_path: Path) -> None:
         assert agent.http.get("/readyz").json() == {"ok": True}
 
 
-def test_a_silent_driver_is_not_live_once_the_agent_has_run_a_while() -> None:
+def test_a_silent_driver_is_not_live_once_the_agent_has_run_a_while(tmp_path: Path) -> None:
     """The grace after a start is a minute, so here the clock is the test's."""
     from agent.core.decode.events import decode_request
     from agent.core.policy import Policy
     from agent.service.access import Gate
     from agent.service.app import Service
+    from agent.service.clock import Clock
+    from agent.service.doors import Doors
     from agent.service.keeper import Keeper
     from agent.service.store import Store
+    from agent.service.timers import Timers
 
     now = wire.BASE_TIME
     keeper = Keeper(Policy(), Store(None), started_time=now)
@@ -414,16 +417,21 @@ def test_a_silent_driver_is_not_live_once_the_agent_has_run_a_while() -> None:
     now += 120.0
     assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
     # Weir's own process at the door is missing: the driver may be well. One that hangs keeps it.
-    for state, told in (
-        ("waiting", (200, {"ok": True, "why": "unknown"})),
-        ("refused", (200, {"ok": True, "why": "unknown"})),
-        ("attached", (503, {"ok": False, "why": "silent"})),
-    ):
-        service.doors = {"attached": 0, "waiting": 0, "refused": 0, state: 1}
-        assert asyncio.run(ask()) == told, state
-    service.doors = {"attached": 1, "waiting": 1, "refused": 1}  # of others, who were killed
-    assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
-    service.doors = {"attached": 0, "waiting": 0, "refused": 0}
+    timers = Timers(
+        service,
+        tokens=None,
+        events_tokens=None,
+        certificate=None,
+        driver_process="off",
+        doors=Doors(tmp_path, lambda _: (), clock=lambda: now),
+        clock=Clock(),
+    )
+    refused = tmp_path / "app-1-77.door"
+    refused.touch(0o644)
+    timers._look_for_doors()
+    assert asyncio.run(ask()) == (200, {"ok": True, "why": "unknown"})
+    refused.unlink()
+    timers._look_for_doors()
     assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
 
 
