@@ -206,8 +206,8 @@ class Settings(BaseSettings):
     record_file: Path | None = _option(
         "State",
         None,
-        "Append every accepted event to this file, for `weir replay`, while more than "
-        "64 MiB are free where it lies.",
+        "Append every accepted event to this file, for `weir replay`. Where the state lies on the "
+        "same disk, 64 MiB are left free for it.",
     )
     record_max_bytes: _Whole = _option(
         "State", 64 * 1024**2, "Size at which the record is put aside as `.1`.", ge=4096

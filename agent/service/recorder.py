@@ -14,8 +14,8 @@ from spark_listener.redact import redact_event
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Left free on the record's file system, as the state is usually there too, and without it nothing
-#: is regulated: that of 2000 queries takes 36 MiB, its journal 4, and it may all be still to come.
+#: Left free on the record's file system where the state is there too, without which nothing is
+#: regulated: that of 2000 queries takes 36 MiB, its journal 4, and it may all be still to come.
 RESERVE_BYTES: Final = 64 * 1024 * 1024
 _any = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
@@ -29,7 +29,9 @@ class Recorder:
     tells them apart.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
+    def __init__(
+        self, path: Path, *, max_bytes: int, keep: int, state_dir: Path | None = None
+    ) -> None:
         """Raises OSError where the file cannot be opened."""
         self._path = path
         self._max_bytes = max_bytes
@@ -38,6 +40,10 @@ class Recorder:
         self.recorded_total = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: io.FileIO | None = self._open()
+        self._beside_state = (
+            state_dir is not None
+            and state_dir.stat().st_dev == os.fstat(self._file.fileno()).st_dev
+        )
 
     def record(self, body: bytes, refused: set[int]) -> None:
         """Appends a request's events, but for those refused by index. Raises OSError.
@@ -82,10 +88,7 @@ class Recorder:
 
     def _append(self, text: bytes) -> None:
         file = self._file = self._file or self._open()
-        disk = os.fstatvfs(file.fileno())
-        # Of no blocks at all is one that does not tell.
-        if disk.f_blocks and disk.f_bavail * disk.f_frsize - len(text) < RESERVE_BYTES:
-            raise OSError(28, "too little space is left beside the record", str(self._path))
+        self._leave_reserve(file, len(text))
         size = os.fstat(file.fileno()).st_size
         if size and size + len(text) > self._max_bytes:
             self._rotate()
@@ -96,17 +99,37 @@ class Recorder:
             file.truncate(size)
             raise OSError(28, "the record is cut short: no space left", str(self._path))
 
+    def _leave_reserve(self, file: io.FileIO, more_bytes: int) -> None:
+        """Deletes the oldest records where what is left would be too little, if that helps."""
+        if not self._beside_state:
+            return
+        disk = os.fstatvfs(file.fileno())
+        missing = RESERVE_BYTES + more_bytes - disk.f_bavail * disk.f_frsize
+        if not disk.f_blocks or missing <= 0:  # of no blocks at all is one that does not tell
+            return
+        oldest: list[Path] = []
+        for number in range(self._keep, 0, -1):
+            path = self._aside(number)
+            if path.is_file():
+                oldest.append(path)
+                missing -= path.stat().st_size
+                if missing <= 0:
+                    break
+        else:
+            raise OSError(28, "too little space is left beside the record", str(self._path))
+        for path in oldest:
+            path.unlink()
+
     def _rotate(self) -> None:
         self.close()
         for number in range(self._keep, 0, -1):
-            older = self._path.with_name(f"{self._path.name}.{number}")
-            newer = (
-                self._path
-                if number == 1
-                else self._path.with_name(f"{self._path.name}.{number - 1}")
-            )
+            newer = self._aside(number - 1)
             if newer.exists():
-                newer.replace(older)
+                newer.replace(self._aside(number))
+
+    def _aside(self, number: int) -> Path:
+        """The record before so many others; 0: the one that is written."""
+        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
     def _open(self) -> io.FileIO:
         """Its owner's alone: it holds what exceptions say."""

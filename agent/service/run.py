@@ -354,6 +354,7 @@ def _recorder(settings: Settings) -> Recorder | None:
             settings.record_file,
             max_bytes=settings.record_max_bytes,
             keep=settings.record_keep,
+            state_dir=settings.state_dir,
         )
     except OSError as error:
         raise ConfigError(f"record_file: {error.filename}: {error.strerror}") from None

@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 from agent.core.judge import attention
 from agent.core.judgement import Point
 from agent.service import log
+from agent.service.config import Settings
 from agent.service.history import PIECE_SECONDS, PIECES, POINTS, History
-from agent.service.recorder import Recorder
+from agent.service.recorder import RESERVE_BYTES, Recorder
+from agent.service.run import _recorder
 from agent.sources.host import DriverCandidate, DriverProcesses, memory_limit, sample
 from tests.service import wire
 
@@ -188,7 +190,8 @@ def test_the_record_leaves_room_for_the_state(
 ) -> None:
     """Of 2000 queries that takes 36 MiB, and its journal 4; without it nothing is regulated."""
     path = tmp_path / "record.jsonl"
-    recorder = Recorder(path, max_bytes=10**6, keep=2)
+    recorder = _recorder(Settings(record_file=path, state_dir=tmp_path))
+    assert recorder is not None
     disk = SimpleNamespace(f_blocks=1000, f_bavail=40, f_frsize=1024 * 1024)
     monkeypatch.setattr(os, "fstatvfs", lambda _: disk)
     with pytest.raises(OSError, match="too little space") as raised:
@@ -200,6 +203,48 @@ def test_the_record_leaves_room_for_the_state(
     recorder.record(wire.body([wire.progress(3)]), set())
     recorder.close()
     assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()] == [2, 3]
+
+
+def test_for_the_states_room_the_oldest_records_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that rolls on does so on a full disk too."""
+    room, others = 20_000, 0
+
+    def used() -> int:
+        return sum(one.stat().st_size for one in tmp_path.iterdir())
+
+    def disk(_: int) -> SimpleNamespace:
+        left = RESERVE_BYTES + room - others - used()
+        return SimpleNamespace(f_blocks=1, f_bavail=max(0, left), f_frsize=1)
+
+    monkeypatch.setattr(os, "fstatvfs", disk)
+    path = tmp_path / "record.jsonl"
+    recorder = Recorder(path, max_bytes=4096, keep=100, state_dir=tmp_path)
+    for sequence in range(1, 101):
+        recorder.record(wire.body([wire.progress(sequence)]), set())
+        assert used() <= room
+    assert used() > room - 2 * 4096, "no more than has to go"
+    kept = sorted(tmp_path.iterdir(), key=lambda one: -int(one.suffix[1:].replace("jsonl", "0")))
+    told = [json.loads(line)["sequence"] for one in kept for line in one.read_text().splitlines()]
+    assert told == list(range(told[0], 101))
+    others = RESERVE_BYTES + room  # what is full of others' data is no emptier without the records
+    with pytest.raises(OSError, match="too little space"):
+        recorder.record(wire.body([wire.progress(101)]), set())
+    recorder.close()
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+@pytest.mark.parametrize("state_dir", [None, Path("/dev")])
+def test_a_record_with_a_disk_of_its_own_may_fill_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state_dir: Path | None
+) -> None:
+    disk = SimpleNamespace(f_blocks=1000, f_bavail=1, f_frsize=1024 * 1024)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: disk)
+    recorder = Recorder(tmp_path / "r", max_bytes=10**6, keep=2, state_dir=state_dir)
+    recorder.record(wire.body([wire.progress(1)]), set())
+    recorder.close()
+    assert recorder.recorded_total == 1
 
 
 def test_the_record_goes_on_once_its_files_can_be_renamed_again(tmp_path: Path) -> None:
