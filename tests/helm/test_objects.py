@@ -266,7 +266,7 @@ def test_selectors_choose_what_they_are_meant_to(objects: Objects) -> None:
             chosen = monitor["spec"]["selector"]["matchLabels"]
             assert chosen.items() <= service["metadata"]["labels"].items()
             # Argo CD, where it tracks by label, writes its application's name over the release's.
-            assert set(chosen) == {"weir.agent/instance"}
+            assert set(chosen) == {"app.kubernetes.io/name", "weir.agent/instance"}
             assert monitor["spec"]["namespaceSelector"]["matchNames"] == [NAMESPACE]
             (endpoint,) = monitor["spec"]["endpoints"]
             assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}

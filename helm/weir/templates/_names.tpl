@@ -40,11 +40,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 Whose something is, for who is to find it under any tool. Of a driver's pod the name and instance labels stay the
 driver's own, and Argo CD, where it tracks by label, writes its application's name over those of a Service. Under an alias in a
 parent chart it is the release's name and the alias, with "_" between, which no release's name has: each of two finds
-its own. Elsewhere it stays the release's name: drivers run on with the template of an older chart.
+its own, also where a label has no room for both. Elsewhere it stays the release's name: drivers run on with the
+template of an older chart.
 */}}
 {{- define "weir.instanceLabel" -}}
-{{- $alias := ternary "" (printf "_%s" .Chart.Name) (eq .Chart.Name "weir") -}}
-weir.agent/instance: {{ printf "%s%s" .Release.Name $alias | trunc 63 | trimAll "-_" | quote }}
+{{- $whole := ternary .Release.Name (printf "%s_%s" .Release.Name .Chart.Name) (eq .Chart.Name "weir") -}}
+{{- if gt (len $whole) 63 -}}{{- $whole = printf "%s-%s" (trunc 54 $whole) ($whole | sha256sum | trunc 8) -}}{{- end -}}
+weir.agent/instance: {{ trimAll "-_" $whole | quote }}
 {{- end -}}
 
 {{- define "weir.secretName" -}}
