@@ -746,6 +746,26 @@ def test_notes_say_what_goes_with_a_pod_that_has_no_volume() -> None:
     assert "forgotten" not in chart.notes({})
 
 
+@pytest.mark.parametrize(
+    ("token", "refused"),
+    [
+        ({}, None),
+        ({"create": False, "existingSecret": "x" * 56}, None),
+        ({"create": False, "existingSecret": "x" * 57}, "x" * 57),
+        ({"create": False, "existingSecret": "a.b"}, "a.b"),
+        ({"create": False, "existingSecret": "a.b", "driverSecret": "drivers"}, None),
+    ],
+)
+def test_notes_say_with_which_secret_spark_makes_no_driver(
+    token: Values, refused: str | None
+) -> None:
+    """It is no fault of an agent that only follows event logs, and so not refused."""
+    notes = chart.notes({"token": token})
+    assert (f"Spark makes no driver with the Secret {refused}:" in notes) is (refused is not None)
+    assert ("makes no driver" in notes) is (refused is not None)
+    assert "makes no driver" not in chart.notes({"mode": "sidecar", "token": token})
+
+
 def test_notes_say_what_a_given_claim_has_to_be() -> None:
     shared = chart.notes({"persistence": {"existingClaim": "ours"}})
     assert "claim ours has to let one pod write" in shared

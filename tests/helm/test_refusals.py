@@ -81,8 +81,8 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
     ),
     (
         "a Secret of which Spark can name no volume",
-        {"token": {"create": False, "existingSecret": "weir.token"}},
-        ['token.existingSecret is "weir.token"', "weir.token-volume", "no dot and at most 56"],
+        {"token": {"create": False, "existingSecret": "ours", "driverSecret": "weir.token"}},
+        ['token.driverSecret is "weir.token"', "weir.token-volume", "no dot and at most 56"],
     ),
     (
         "one of a name too long for it",
@@ -546,7 +546,11 @@ def test_what_is_not_used_is_not_refused() -> None:
         {"agent": {"port": 7078}},
         {"mode": "sidecar", "fullnameOverride": "123"},
         {"token": {"create": False, "existingSecret": "a.b", "driverSecret": "d" * 56}},
-        {"mode": "sidecar", "token": {"create": False, "existingSecret": "a.b"}},
+        {"token": {"create": False, "existingSecret": "a.b"}},
+        {
+            "mode": "sidecar",
+            "token": {"create": False, "existingSecret": "a.b", "driverSecret": "c.d"},
+        },
     ):
         render(values)
 

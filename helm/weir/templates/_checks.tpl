@@ -64,9 +64,10 @@ each value by itself is values.schema.json's.
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
 {{- fail (printf "release name: with it the Service would be called %q, which no Service can be: set fullnameOverride to letters a to z, digits and hyphens, a letter first, such as weir-%s" $name (regexReplaceAll "[^a-z0-9]+" $name "-" | trimPrefix "weir-" | trimSuffix "-weir")) -}}
 {{- end -}}
-{{- $secret := default (include "weir.secretName" .) (include "weir.driverSecretName" .) -}}
-{{- if not (regexMatch "^[-a-z0-9]{1,56}$" $secret) -}}
-{{- fail (printf "token.%s is %q, of which no driver could be made: Spark mounts it as the volume %s-volume, whose name has letters, digits and hyphens, 63 at most: copy it into a Secret whose name has no dot and at most 56 characters, and name that" (ternary "driverSecret" "existingSecret" (eq $secret .Values.token.driverSecret)) $secret $secret) -}}
+{{- with .Values.token.driverSecret -}}
+{{- if not (include "weir.sparkMounts" .) -}}
+{{- fail (printf "token.driverSecret is %q, of which no driver could be made: Spark mounts it as the volume %s-volume, whose name has letters, digits and hyphens, 63 at most: copy it into a Secret whose name has no dot and at most 56 characters, and name that" . .) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.persistence.enabled (not .Values.persistence.existingClaim) (eq (include "weir.quantity" .Values.persistence.size | float64) 0.0) -}}
 {{- fail (printf "persistence.size is %v, and a volume of no size holds nothing: set persistence.size=1Gi, or persistence.enabled=false" .Values.persistence.size) -}}

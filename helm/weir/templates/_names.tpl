@@ -63,6 +63,11 @@ weir.agent/instance: {{ trimAll "-_" $whole | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Whether Spark can mount the Secret of this name: as a volume of its name and "-volume". */}}
+{{- define "weir.sparkMounts" -}}
+{{- if regexMatch "^[-a-z0-9]{1,56}$" . -}}true{{- end -}}
+{{- end -}}
+
 {{- define "weir.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "weir.fullname" .) .Values.serviceAccount.name -}}
