@@ -283,11 +283,15 @@ def _stood_aside(context: Any, gateway: Any) -> Any:
 def _turn_off(spark: Any) -> None:
     """Nobody watches the session from here on, nor does ``weir-run`` come back to it.
 
-    The plugin's door is closed as well, for the whole application: it knows no sessions.
+    The plugin's door is closed as well, for the whole application: it knows no sessions. What
+    stayed there for another process lapses as where nobody attaches again.
     """
     _detach(spark._jsparkSession)
+    context = spark.sparkContext
     try:
-        _stood_aside(spark.sparkContext, spark.sparkContext._gateway)
+        door = _stood_aside(context, context._gateway)
+        if door is not None and str(context.applicationId) not in _drivers:
+            _leases.setdefault(context, Heir(door)).begin(context._gateway)
     except Exception as error:
         leave_to_the_job(error)
         _complaints.error("closing the plugin's door", error)

@@ -663,7 +663,8 @@ class Observer:
                 self._guarded(f"a {item.kind} event", self._take, item)
         for run_id, run in list(self._runs.items()):
             end = self._end(run)
-            if end is not None and (end.exception is None or not self._spark_stopped()):
+            own = end is not None and (end.exception is None or not self._stops(run))
+            if end is not None and own:
                 self._guarded("a query's end", self._take, end)
                 continue
             body: dict[str, Any] = {"id": run.query.id, "runId": run_id, "name": run.query.name}
@@ -674,6 +675,15 @@ class Observer:
             self._forget(run_id, left=not self._spark_stopped())  # the JVM may go on
         while self._asked:
             self._asked.popleft()[1].set()
+
+    def _stops(self, run: Run) -> bool:
+        """Whether Spark has stopped, or does: by its JVM's end, too, of which Python hears last."""
+        if self._spark_stopped():
+            return True
+        try:
+            return run.query.spark_stops()
+        except Exception:
+            return True  # its JVM is gone
 
     # -- limits ---------------------------------------------------------------------------------
 

@@ -158,6 +158,10 @@ class Query:
         """False once the query has ended."""
         return bool(self.execution.isActive())
 
+    def spark_stops(self) -> bool:
+        """Whether its Spark has been told to stop, by whomever."""
+        return bool(self.execution.sparkSessionForStream().sparkContext().isStopped())
+
     def failure(self, jvm: Any) -> tuple[str | None, str | None]:
         """What a query that has ended failed with, as Spark's event tells it, and its error class.
 

@@ -554,6 +554,13 @@ class Query(msgspec.Struct):
         running = self.running.batch_id is not None or self.running.seconds is not None
         return not running and not self.backlog_rows()
 
+    def rests_seconds(self) -> float:
+        """So long it reads nothing between two batches, and goes on; 0 where it is gone."""
+        if self.life.gone_since_time is not None:
+            return 0.0
+        lately = self.watched.monitor.usual
+        return max(self.run.trigger_seconds, self.batch.seconds or 0.0, *lately, 0.0)
+
     def pressing_rows(self, time: float) -> float:
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
         return sum([source.pressing_at(time) for source in self.sources])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.core.fleet import Fleet, Order
-from agent.core.policy import Policy, QueryPolicy
+from agent.core.policy import Policy, QueryPolicy, Rule
 from tests.core.events import START_TIME, Driver
 from tests.core.test_fleet import KEY, World
 
@@ -147,3 +147,30 @@ def test_one_that_cannot_be_read_any_more_begins_anew() -> None:
     world.fleet = other
     assert begin(world, 2) == []
     assert world.fleet.has(KEY)
+
+
+def test_what_was_ordered_of_many_and_is_forgotten_since_holds_for_who_was_away() -> None:
+    """As for one that was there: of many patterns the newest are kept."""
+    world = World(Policy(default=QueryPolicy(mode="on")))
+    begin(world, 1)
+    world.batches(5)
+    world.fleet.control("sh*", "*", Order(who="kim", mode="off"), world.now)
+    end(world)
+    for number in range(120):
+        world.fleet.control(f"x{number}*", "*", Order(who="kim", mode="on"), world.now)
+    begin(world, 2)
+    assert world.view().mode == "off"
+
+
+def test_a_rule_that_goes_again_leaves_what_was_ordered_of_many() -> None:
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    begin(world, 1)
+    world.batches(3)
+    world.fleet.control("shop", "*", Order(who="kim", mode="on"), world.now)
+    ruled = Policy(default=QueryPolicy(mode="dry-run"), rules=(Rule(match="*", mode="dry-run"),))
+    saved = {change.part: change for change in world.fleet.changes()}
+    for policy, mode in ((ruled, "dry-run"), (world.policy, "on")):
+        world.fleet = Fleet.restore(policy, list(saved.values()), started_time=world.now)
+        assert world.view().mode == mode
+        world.batches(2)
+        saved |= {change.part: change for change in world.fleet.changes()}

@@ -429,6 +429,24 @@ def test_what_the_running_batch_has_in_hand_does_not_press() -> None:
     assert (view.pressing_rows_per_second or 0.0) < 100.0
 
 
+def test_batches_each_a_little_longer_than_the_last_are_told_all_the_while() -> None:
+    """None is known to come so late, and none stands for that."""
+    watched, position, found = Watched(), 0, []
+    begin, seconds = 0.0, 700.0
+    for look in range(6 * 3600 // 30):
+        time = 30.0 * look
+        if time >= begin + seconds:
+            position, begin = position + int(500 * seconds), begin + seconds
+            seconds *= 1.05
+        held = {ONE: Held(0, int(1000 * time) + 1)}
+        (view,) = watched.observe(
+            0, {ONE: position}, held, {"orders": 6 * 3600.0}, time, rests_seconds=seconds / 1.05
+        )
+        if time > 2 * 3600.0:
+            found.append(view.retention_loss_seconds)
+    assert None not in found
+
+
 def test_a_burst_is_as_old_as_it_is_after_days_of_calm() -> None:
     """Five million rows at once, read at two thousand a second; a day is kept."""
     watched, calm = Watched(), 3 * DAY

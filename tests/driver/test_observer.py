@@ -121,6 +121,9 @@ class RunningQuery:
     def active(self) -> bool:
         return True
 
+    def spark_stops(self) -> bool:
+        return False
+
 
 class RowsHandle:
     unit = "rows"
@@ -912,6 +915,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, *, failed: bool) -> tuple[Watched, Se
     query = Query.__new__(Query)
     query.execution, query.id, query.run_id, query.name = failure, "q", "r", "enrich"
     monkeypatch.setattr(Query, "active", lambda _: False)
+    monkeypatch.setattr(Query, "spark_stops", lambda _: False)
     watched, session = Watched(query), Session(control=True)  # type: ignore[arg-type]
     watched.run.session = session  # type: ignore[assignment]
     watched.observer._sessions.add(session)  # type: ignore[arg-type]
@@ -960,13 +964,19 @@ def test_a_query_that_had_ended_when_its_driver_did_is_told_with_what_it_failed_
     assert watched.observer._runs == {}
 
 
+@pytest.mark.parametrize(
+    ("by", "gone"), [("its own driver", False), ("its JVM", False), ("its JVM", True)]
+)
 @pytest.mark.parametrize("failed", [True, False])
 def test_what_a_query_fails_with_as_spark_stops_is_no_failure(
-    monkeypatch: pytest.MonkeyPatch, *, failed: bool
+    monkeypatch: pytest.MonkeyPatch, by: str, *, gone: bool, failed: bool
 ) -> None:
     """Its jobs are cancelled under it, or parts of Spark are gone that it calls."""
     watched, _ = ended(monkeypatch, failed=failed)
-    watched.observer._spark_stopped = lambda: True
+    if by == "its own driver":
+        watched.observer._spark_stopped = lambda: True
+    else:  # as by SIGTERM to its JVM: Python has not heard of it
+        monkeypatch.setattr(Query, "spark_stops", lambda _: network() if gone else True)
     watched.observer._end_all([])
     ((_, body),) = watched.told
     assert (body["exception"], bool(body.get("driverEnded"))) == (None, failed)

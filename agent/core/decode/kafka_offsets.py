@@ -6,7 +6,6 @@ The API gives an object, the event log the same as a text. Anything else (a file
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Final
 
@@ -39,7 +38,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     query_id: str = ""  # whose checkpoint: another one begins elsewhere
     ends: dict[int, Offsets] = {}  # where that batch's planning saw each source end
     planned_time: float = 0.0  # when that was, by the driver's clock
-    rests_seconds: float = math.inf  # so long it reads nothing between two batches, and goes on
+    rests_seconds: float = 0.0  # so long it reads nothing between two batches, and goes on
 
     def reached(self, source: int) -> Offsets:
         """As far as the query has seen each partition of a source reach."""

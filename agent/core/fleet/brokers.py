@@ -26,6 +26,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     begins: Offsets  # what waited then, of partitions that were read from before: its first row
     ends: Offsets  # and where it ends, as told last
     time: float  # when the ends were seen, on the driver's clock
+    looked_time: float  # when brokers were asked, on the same
 
 
 class BrokersWord:
@@ -59,11 +60,6 @@ class BrokersWord:
                 query_id=query.run.query_id,
                 ends={i: progress.sources[i].latest or {} for i in read},
                 planned_time=progress.time,
-                rests_seconds=max(
-                    query.run.trigger_seconds,
-                    progress.seconds or 0.0,
-                    *query.watched.monitor.usual,
-                ),
             )
         elif others:
             query.read = None  # an agent before took them for Kafka's
@@ -121,7 +117,7 @@ class BrokersWord:
                 ends[place] = begins[place] + one.backlog_rows
         if kept:
             views = sorted(kept + views, key=lambda one: (one.topic, one.partition))
-        asked[source] = _Asked(query.run.query_id, until, views, begins, ends, time)
+        asked[source] = _Asked(query.run.query_id, until, views, begins, ends, time, time)
         if not silent:
             measure.observe(query, source, sum(view.backlog_rows for view in views), time)
         if source < len(query.sources):
@@ -214,5 +210,5 @@ def _unheard(query: Query, one: PartitionView, asked: _Asked, time: float) -> Pa
         )
     if now.retention_loss_seconds is None:
         return now
-    left = max(0.0, now.retention_loss_seconds - (time - asked.time))
+    left = max(0.0, now.retention_loss_seconds - (time - asked.looked_time))
     return msgspec.structs.replace(now, retention_loss_seconds=left)

@@ -644,9 +644,7 @@ class Fleet:
         """
         told_late = self._told_late()
         return {
-            query.key: query.read
-            if query.life.gone_since_time is None
-            else msgspec.structs.replace(query.read, rests_seconds=0.0)
+            query.key: msgspec.structs.replace(query.read, rests_seconds=query.rests_seconds())
             for query in self._roster
             if query.read is not None
             and not (query.life.stopped or query.reads_on)
@@ -751,7 +749,7 @@ class Fleet:
                     fleet._changed.forget(change.part)
         fleet._date_orders(started_time)
         for query in fleet._roster:
-            orders.yield_to_rules(fleet._agent.standing, query, policy)
+            orders.heed_rules(fleet._agent.standing, query, policy)
         return fleet
 
     def _put(self, part: str, data: bytes) -> None:

@@ -110,17 +110,19 @@ def greet(standing: list[Standing], query: Query, policy: Policy) -> None:
         query.orders.mode_time = order.time
 
 
-def yield_to_rules(standing: list[Standing], query: Query, policy: Policy) -> None:
-    """After a start, at which rules may have come: ``on`` that was ordered of many yields to them.
+def heed_rules(standing: list[Standing], query: Query, policy: Policy) -> None:
+    """After a start, at which rules may have come or gone: ``on`` ordered of many heeds them.
 
     As it would for a query that is new; an order by its own name stays.
     """
     given, order = query.orders, _standing_for(standing, query)
-    if order is None or given.mode != "on":
+    if order is None or order.mode != "on" or given.mode not in {None, "on"}:
         return
-    by_it = given.mode_by is None or given.mode_by.time == order.time
-    if by_it and order.mode_for(query, policy) is None:
+    if given.mode_by is None or given.mode_by.time == order.time:
+        by, mode = given.mode_by, order.mode_for(query, policy)
         given.forget_mode()
+        given.mode, given.mode_time = mode, order.time
+        given.mode_by = None if mode is None else by
 
 
 def _standing_for(standing: list[Standing], query: Query) -> Standing | None:

@@ -45,8 +45,8 @@ class Parked:
     def take(self, key: Key) -> Query | None:
         """The query of that name, which is parked no more; None, too, where it cannot be read.
 
-        Without the mode that was ordered: what stood for many when it ended may not stand any more,
-        and one that was ordered of it alone is not parked.
+        Its mode is no hand's at it any more: what was ordered of it alone is not parked, and what
+        was ordered of many may be another order by now.
         """
         found = self._queries.pop(key, None)
         if found is None:
@@ -56,7 +56,7 @@ class Parked:
             query = query_of(found.data)
         except NO_STATE:  # of an agent before this one
             return None
-        query.orders.forget_mode()
+        query.orders.mode_by = None
         return query
 
     def keep(self, most: int) -> None:

@@ -121,12 +121,13 @@ class _Partition(msgspec.Struct):
     def _stands(self, now: float, rests_seconds: float) -> bool:
         """Whether it has read nothing for longer than between two batches.
 
-        For as long as rates are those of, what it read before says nothing any more.
+        For as long as rates are those of, and twice as long as that, what it read before says
+        nothing any more.
         """
         assert self.since is not None
         seconds = now - self.since.stands_time
         stands = seconds > max(rests_seconds, LEAST_SECONDS)
-        if stands and seconds > RATE_SECONDS:
+        if stands and seconds > max(RATE_SECONDS, 2.0 * rests_seconds):
             self.read.forget()
             self.arrived.forget()
         return stands
