@@ -398,6 +398,15 @@ def test_losses_stand_in_short_as_wins_do() -> None:
     assert "In short" not in report.page([one for one in ROWS if one["seed"] < 3])
 
 
+def test_a_median_that_most_pairs_deny_is_neither_better_nor_worse() -> None:
+    rows = []
+    for seed, (mine, none) in enumerate([(30.0, 90.0), (29.0, 27.0), (42.5, 40.0)], 1):
+        rows += [row("configured", seed, none, 20.0), row("weir", seed, mine, 20.0)]
+    page = " ".join(report.page(rows).split())
+    told = "As configured, no limit: 40.0, Weir is neither better nor worse (1, 0, 2)"
+    assert f"Weir 30.0. {told}" in page
+
+
 def test_a_way_against_itself_tells_the_noise_and_stands_in_no_table() -> None:
     pair = [row("configured", 1, 10.0, 20.0), row("weir", 1, 5.0, 20.0)]
     before = report.page(pair)

@@ -354,7 +354,7 @@ def in_short(rows: Sequence[Row]) -> str:
         return ""
     text = (
         f"Weir's medians in the {len(enough)} of these rows that have {LEAST_SEEDS} seeds or more, "
-        f"within {EQUAL:.0%} told as equal. {' '.join(told)}"
+        f"within {EQUAL:.0%}, or where most pairs say the opposite, told as equal. {' '.join(told)}"
     )
     return textwrap.fill(text, 118, break_on_hyphens=False, break_long_words=False) + "\n"
 
@@ -469,10 +469,11 @@ class Workload:
             return None
         arms = [arm for _, arm in self.arms()]
         others = (arm for arm in arms if arm != arms[place])
-        return place if all(self._ahead(arms[place], one, column) for one in others) else None
+        ahead = all(self._balance(arms[place], one, column) > 0 for one in others)
+        return place if ahead else None
 
-    def _ahead(self, arm: str, other: str, column: Column) -> bool:
-        """Whether it is better in more of the seeds that all share than it is worse."""
+    def _balance(self, arm: str, other: str, column: Column) -> int:
+        """Whether it is better in more of the seeds that all share than it is worse: 1, 0, -1."""
         one, two = (
             {rows_alike(row): figure(row, column.name) for row in self.of(which)}
             for which in (arm, other)
@@ -482,13 +483,20 @@ class Workload:
             for key in self.keys
             if (mine := one[key]) is not None and (theirs := two[key]) is not None
         ]
-        return sum(judged) > 0
+        return (sum(judged) > 0) - (sum(judged) < 0)
 
     def against(self, kind: str, column: Column) -> int | None:
-        """Whether Weir's median is better than another way's (1), worse (-1) or equal (0)."""
+        """Whether Weir's median is better than another way's (1), worse (-1) or equal (0).
+
+        Neither where in most of the pairs it is the other way round.
+        """
         arms = dict(self.arms())
         mine, other = (self.median(arms[one], column.name) for one in ("weir", kind))
-        return None if mine is None or other is None else compare(mine, other, less=column.less)
+        if mine is None or other is None:
+            return None
+        judged = compare(mine, other, less=column.less)
+        opposed = judged == -self._balance(arms["weir"], arms[kind], column)
+        return 0 if opposed else judged
 
     def arms(self) -> list[tuple[str, str]]:
         """(kind, arm) of those that were run, in the order of the table."""
@@ -894,7 +902,7 @@ def _in_short(rows: Sequence[Row]) -> list[str]:
     return [told, "\n".join([*lines, ""])]
 
 
-_WORDS: Final = {1: "better", 0: "equal", -1: "worse"}
+_WORDS: Final = {1: "better", 0: "neither better nor worse", -1: "worse"}
 
 
 def _twice(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
