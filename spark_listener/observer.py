@@ -663,8 +663,7 @@ class Observer:
                 self._guarded(f"a {item.kind} event", self._take, item)
         for run_id, run in list(self._runs.items()):
             end = self._end(run)
-            own = end is not None and (end.exception is None or not self._stops(run))
-            if end is not None and own:
+            if end is not None and (end.exception is None or not self._stops(run)):
                 self._guarded("a query's end", self._take, end)
                 continue
             body: dict[str, Any] = {"id": run.query.id, "runId": run_id, "name": run.query.name}

@@ -8,9 +8,13 @@ do. All of it is Spark's private side: a part that is missing costs these figure
 from __future__ import annotations
 
 import re
-from typing import Any, Final, TypedDict
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from spark_listener.backlog import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 #: Jobs of one run that are looked at, newest first; a batch of more is passed over.
 MOST_JOBS: Final = 32
@@ -105,48 +109,44 @@ class StageStore:
         where a later batch's job is older than an earlier one's, names tell nothing here.
         """
         found: set[int] = set()
-        earlier: int | None = None  # the batch of the last job seen that is of one before this
-        before = 0  # jobs of such batches that were looked at beside
         # In one call, whatever other queries ran meanwhile: Spark's group of a batch is its run.
         jobs = self._jobs_of(run_id)
-        oldest = -1  # job looked at for what is of the batch
-        for number in jobs[:MOST_JOBS]:
-            job = self._store.job(number)
-            description = job.description()
-            said = str(description.get()) if description.isDefined() else ""
-            if said.startswith(_LISTING):
-                continue
+        named = self._named(jobs[:MOST_JOBS])
+        for number, job, batch in named:
             # The job itself may say something else of a write: whose that is nobody knows.
-            named = _NAMED_BATCH.search(said)
-            if named is None:
-                if earlier is not None:
-                    continue
+            if batch is None:
                 return set()
-            batch = -1 if named.group(1) == "init" else int(named.group(1))
-            if earlier is not None:
-                before += 1
-                if batch > earlier:
-                    return set()
-                if before == EARLIER_JOBS:
-                    break
-                earlier = batch
-                continue
             oldest = number
             if batch < batch_id:
-                earlier = batch
-                continue
+                before = islice((one for _, _, one in named if one is not None), EARLIER_JOBS)
+                if any(older > newer for newer, older in pairwise((batch, *before))):
+                    return set()
+                break
             if batch > batch_id:
                 continue
             if str(job.status().toString()) != "SUCCEEDED":
                 return set()
             numbers = job.stageIds()
             found.update(int(numbers.apply(index)) for index in range(int(numbers.size())))
-        # Jobs are numbered from 0.
-        all_kept = bool(jobs) and len(jobs) <= MOST_JOBS and jobs[0] < self._retained
-        if earlier is None and not all_kept:
-            return set()
+        else:  # jobs are numbered from 0
+            if not found or len(jobs) > MOST_JOBS or jobs[0] >= self._retained:
+                return set()
         # All that is of the batch came after the last one looked at, or is it.
         return found if max(self._jobs_of(None), default=-1) < oldest else set()
+
+    def _named(self, numbers: Iterable[int]) -> Iterator[tuple[int, Any, int | None]]:
+        """Jobs, each with its number and the batch it is of, -1 the first; None: not told."""
+        for number in numbers:
+            job = self._store.job(number)
+            description = job.description()
+            said = str(description.get()) if description.isDefined() else ""
+            if said.startswith(_LISTING):
+                continue
+            named = _NAMED_BATCH.search(said)
+            if named is None:
+                yield number, job, None
+            else:
+                yield number, job, -1 if named.group(1) == "init" else int(named.group(1))
 
     def _jobs_of(self, group: str | None) -> list[int]:
         """The newest first."""

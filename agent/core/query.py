@@ -221,10 +221,6 @@ class Orders(msgspec.Struct):
             self.released = not self.held and self.limit is None
             self.held_by = None if self.released else order
 
-    def forget_mode(self) -> None:
-        """As the configuration says, or an order that stands for many."""
-        self.mode = self.mode_by = self.mode_time = None
-
     def follow(self, of_name: Orders) -> None:
         """What was ordered of a name holds for one more of it, as far as nothing was of this one.
 

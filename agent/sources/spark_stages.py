@@ -256,7 +256,8 @@ class Stages:
         self._begun: dict[str, int] = {}  # the newest batch with a job, by query id
         self._nobodys = 0  # jobs of no group, and by query id how many there were at its last batch
         self._nobodys_before: dict[str, int] = {}
-        self._partly: set[str] = set()  # queries whose running batch has jobs under another's name
+        # Queries whose running batch has jobs under another's number.
+        self._partly: dict[str, None] = {}
 
     def hear(self, heard: Heard) -> None:
         """Takes a line in, in the log's order."""
@@ -274,7 +275,8 @@ class Stages:
                 self._nobodys += 1
                 return
             if heard.batch_id < self._begun.get(heard.query_id, -1):
-                self._partly.add(heard.query_id)
+                self._partly[heard.query_id] = None
+                let_go(self._partly, MOST_OPEN)
             else:
                 self._begun[heard.query_id] = heard.batch_id
                 let_go(self._begun, MOST_OPEN)
@@ -319,7 +321,7 @@ class Stages:
         self._nobodys_before[query_id] = self._nobodys
         let_go(self._nobodys_before, MOST_OPEN)
         partly = query_id in self._partly
-        self._partly.discard(query_id)
+        self._partly.pop(query_id, None)
         return known and not partly
 
     def take(self, query_id: str, batch_id: int, *, stateful: bool = False) -> list[Stage]:

@@ -106,8 +106,7 @@ def greet(standing: list[Standing], query: Query, policy: Policy) -> None:
     """A query that is new: the orders that stand hold for it, unless a hand set its mode."""
     order = _standing_for(standing, query)
     if order is not None and query.orders.mode_by is None:
-        query.orders.mode = order.mode_for(query, policy)
-        query.orders.mode_time = order.time
+        _follow(order, query, policy)
 
 
 def heed_rules(standing: list[Standing], query: Query, policy: Policy) -> None:
@@ -119,10 +118,14 @@ def heed_rules(standing: list[Standing], query: Query, policy: Policy) -> None:
     if order is None or order.mode != "on" or given.mode not in {None, "on"}:
         return
     if given.mode_by is None or given.mode_by.time == order.time:
-        by, mode = given.mode_by, order.mode_for(query, policy)
-        given.forget_mode()
-        given.mode, given.mode_time = mode, order.time
-        given.mode_by = None if mode is None else by
+        _follow(order, query, policy)
+        if given.mode is None:
+            given.mode_by = None
+
+
+def _follow(order: Standing, query: Query, policy: Policy) -> None:
+    query.orders.mode = order.mode_for(query, policy)
+    query.orders.mode_time = order.time
 
 
 def _standing_for(standing: list[Standing], query: Query) -> Standing | None:

@@ -545,18 +545,20 @@ def _stalled(
     """
     n, seconds = batch
     c, s, d = one.mean
-    expected = _near(c + n * (s + n * d), seconds)
+    foretold = c + n * (s + n * d)
+    expected = _near(foretold, seconds)
     # Below 0 where a large one took many times as long: that is as hard to believe.
     beyond = (c + largest * (s + largest * d)) / expected - 1.0
     chance = max(STALL_CHANCE, known.chance)
     slow = History(one.weight + math.log(chance), one.mean, one.covariance, one.age)
     noise *= 1.0 + (STALL_TIMES * beyond) ** 2
     besides = math.log1p(known.seconds / expected) ** 2
-    longer = math.log(seconds / max(c + n * (s + n * d), 1e-3 * seconds)) ** 2
-    if longer <= math.log(OUTAGE_TIMES) ** 2:
+    foretold = max(foretold, 1e-3 * seconds)
+    if seconds <= OUTAGE_TIMES * foretold:
         _update(slow, n, seconds, noise + besides, largest)
     else:
         # It was as long as it was, and that is no scale of the others.
+        longer = math.log(seconds / foretold) ** 2
         _update(slow, n, seconds, noise, largest, besides=max(besides, longer))
     return slow
 

@@ -69,35 +69,33 @@ class _Partition(msgspec.Struct):
 
     next_row: int = 0
     unread: int = 0
-    earliest: int | None = None
+    earliest: int = 0  # the oldest row that is kept
     ends: LagTable = msgspec.field(default_factory=LagTable)
     since: _Since | None = None  # None: nothing says anything of what will be
     read: Steps = msgspec.field(default_factory=Steps)  # the next row, and how many were unread
     arrived: Steps = msgspec.field(default_factory=Steps)  # when the next row had come
-    deleted: Steps = msgspec.field(default_factory=Steps)  # the oldest row that is kept
+    deleted: Steps = msgspec.field(default_factory=Steps)  # ``earliest``
 
     def begin(self) -> None:
         """What its rates were says nothing of what they will be."""
         self.since = None
         self.read, self.arrived, self.deleted = Steps(), Steps(), Steps()
 
-    def losses(
-        self, held: tuple[int, int], keep: float | None, now: float, rests_seconds: float
-    ) -> _Losses:
+    def losses(self, keep: float | None, now: float, rests_seconds: float) -> _Losses:
         """Seconds until rows are deleted unread, as of this look.
 
-        ``held``: the oldest row and the end; ``keep``: so long rows are kept, None: not by age.
+        ``keep``: so long rows are kept, None: not by age.
         """
-        moved = self._look(held, now)
-        if self.next_row < held[0]:
+        moved = self._look(now)
+        if self.next_row < self.earliest:
             return _Losses(0.0, None) if keep is None else _Losses(None, 0.0)
         if not self.unread:
             self.begin()
-            self._look(held, now)
+            self._look(now)
             self.arrived.add(now, now)
             return _Losses(None, None)
         stands = self._stands(now, rests_seconds)
-        by_rows = self._rows_gone(held, now, stands=stands)
+        by_rows = self._rows_gone(now, stands=stands)
         if keep is None:
             return _Losses(by_rows, None)
         age = self.ends.age_seconds(float(self.next_row), now)
@@ -105,17 +103,16 @@ class _Partition(msgspec.Struct):
             self.arrived.add(now, now - age)
         return _Losses(by_rows, self._age_gone(keep, age, now, stands=stands))
 
-    def _look(self, held: tuple[int, int], now: float) -> bool:
+    def _look(self, now: float) -> bool:
         """Takes in where it stands; whether it has read since the look before."""
-        earliest, _ = held
         if self.since is None:
-            self.since = _Since(now, earliest, self.unread, now)
-        if self.next_row > earliest:
+            self.since = _Since(now, self.earliest, self.unread, now)
+        if self.next_row > self.earliest:
             self.since.kept_some = True
         moved = self.read.see(now, float(self.next_row), float(self.unread))
         if moved:
             self.since.stands_time = now
-        self.deleted.see(now, float(earliest))
+        self.deleted.see(now, float(self.earliest))
         return moved
 
     def _stands(self, now: float, rests_seconds: float) -> bool:
@@ -132,11 +129,11 @@ class _Partition(msgspec.Struct):
             self.arrived.forget()
         return stands
 
-    def _rows_gone(self, held: tuple[int, int], now: float, *, stands: bool) -> float | None:
+    def _rows_gone(self, now: float, *, stands: bool) -> float | None:
         """Seconds until what is deleted reaches the next row; None where that is not foreseen."""
-        since, (earliest, _) = self.since, held
+        since = self.since
         assert since is not None
-        kept, unread = self.next_row - earliest, self.unread
+        kept, unread = self.next_row - self.earliest, self.unread
         if kept <= 0:
             # One that was nothing from the start is a topic read from its oldest row.
             return 0.0 if since.kept_some else None
@@ -146,7 +143,7 @@ class _Partition(msgspec.Struct):
         deletes = self.deleted.per_second(now)
         seen = now - since.time
         if deletes is None and unread >= kept and seen >= LEAST_SECONDS:
-            deletes = (earliest - since.earliest) / seen
+            deletes = (self.earliest - since.earliest) / seen
         if reads is None or deletes is None:
             return None
         gone = _seconds(kept, deletes - reads)
@@ -197,12 +194,7 @@ class _Partition(msgspec.Struct):
         return reads / comes if comes > 0.0 else None
 
     def pressing(
-        self,
-        earliest: int,
-        planned: int,
-        keep: float | None,
-        losses: _Losses,
-        now: float,
+        self, planned: int, keep: float | None, losses: _Losses, now: float
     ) -> float | None:
         """Rows a second that must be read so that none is deleted; None where as many are read.
 
@@ -210,8 +202,8 @@ class _Partition(msgspec.Struct):
         time the most that any row asks for: those up to it, before its time is over. Else, or where
         much less is kept than by their age, all of them before the loss.
         """
-        next_row = max(planned, earliest)
-        waiting = self.unread - (next_row - max(self.next_row, earliest))
+        next_row = max(planned, self.earliest)
+        waiting = self.unread - (next_row - max(self.next_row, self.earliest))
         if waiting <= 0:
             return None
         asked = 0.0
@@ -280,7 +272,7 @@ class Watched(msgspec.Struct):
             latest = there.latest
             if there.stable is not None and not self.reads_open:
                 latest = there.stable
-            if watched.earliest is not None and there.earliest < watched.earliest:
+            if there.earliest < watched.earliest:
                 watched.ends = LagTable()  # another log, as of a topic that was made anew
                 watched.begin()
             watched.earliest = there.earliest
@@ -291,9 +283,9 @@ class Watched(msgspec.Struct):
             taken = next_row if planned is None else max(next_row, planned.get(place, next_row))
             backlog = max(0, latest - max(taken, there.earliest))
             keep = retention_seconds.get(topic)
-            losses = watched.losses((there.earliest, latest), keep, now, rests_seconds)
+            losses = watched.losses(keep, now, rests_seconds)
             loss = _sooner(losses.by_rows, losses.by_age)
-            pressing = watched.pressing(there.earliest, taken, keep, losses, now)
+            pressing = watched.pressing(taken, keep, losses, now)
             views.append(
                 PartitionView(
                     source, topic, name, backlog, lost, loss, pressing_rows_per_second=pressing
