@@ -60,6 +60,7 @@ class Watch:
         self._seen = ""
         self._tidied = False
         self._looked_at: set[tuple[str, str]] = set()
+        self._looked = False  # once: a query that is met later has begun since
 
     def run(self) -> int:
         """Until it is over; gives the exit code.
@@ -97,14 +98,15 @@ class Watch:
         if self._driver is None:
             session = self._door.default_session()
             if session is None or not self._begin(session):
+                self._looked = True  # and none ran
                 return
         self._look_at_queries()
         driver = self._driver
-        if driver is None or self._default is None:
-            return
-        if driver.session(self._default) is None:  # nor met by a query of its own
-            driver.watch(self._default, control=driver.settings.control)
-        self._default = None
+        if driver is not None and self._default is not None:
+            if driver.session(self._default) is None:  # nor met by a query of its own
+                driver.watch(self._default, control=driver.settings.control, whole=self._looked)
+            self._default = None
+        self._looked = True
 
     def _look_at_queries(self) -> None:
         told = str(self._queries.toString())
@@ -182,7 +184,8 @@ class Watch:
             self._complaints.warn(f"session:{error}", f"weir: a session is not watched: {error}")
             return
         if settings.enabled:
-            driver.watch(session, control=driver.settings.control and settings.control)
+            control = driver.settings.control and settings.control
+            driver.watch(session, control=control, whole=self._looked)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -168,13 +168,16 @@ class Driver:
         """What is watched of this JVM session, if it is."""
         return self._sessions.of(java_session)
 
-    def watch(self, java_session: Any, *, control: bool) -> None:
-        """Adds the listener to a session. Raises what py4j raises, the session then unwatched."""
+    def watch(self, java_session: Any, *, control: bool, whole: bool = False) -> None:
+        """Adds the listener to a session. Raises what py4j raises, the session then unwatched.
+
+        ``whole``: nobody can have told of a query in it yet, so its first batches are told as well.
+        """
         self._spark.lease.take_over(self._gateway, java_session)
         gone = self._sessions.take_out_gone()
         try:
             self._observer.join_session(
-                self._sessions.add(java_session, self._inbox.listener, control=control)
+                self._sessions.add(java_session, self._inbox.listener, control=control, whole=whole)
             )
         finally:  # not before: executors go back where no session lets them be changed
             for session in gone:

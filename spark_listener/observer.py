@@ -24,7 +24,7 @@ from spark_listener.iceberg import IcebergTable
 from spark_listener.lease import STARTS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
-from spark_listener.progress import ProgressText, read_progress
+from spark_listener.progress import ProgressText, Trigger, read_progress
 from spark_listener.py4j_log import hang_up
 from spark_listener.query import Query, is_real_time, mode_note, takes_all_at_once
 from spark_listener.redact import redact_long
@@ -81,6 +81,7 @@ class Run:
     silent_since: float = 0.0  # monotonic; when the first of them did
     plan_untold_since: float | None = None  # monotonic; its last batch ended then
     told: int | None = None  # the number of the first word of what is configured
+    told_before: set[Trigger] = field(default_factory=set)  # which Spark may yet tell by event
     began: tuple[float, float] = (0.0, 0.0)  # the running batch: by Spark's clock, monotonic
 
     def heard(self) -> None:
@@ -388,23 +389,10 @@ class Observer:
             run = self._runs.get(progress.run_id)
             if run is None and item.session is not None:
                 run = self._found(item.session, progress.query_id, progress.run_id)
-            limits = [] if run is None else self._limits(run, progress)
-            beside: dict[str, Any] = {"limits": limits}
-            if run is not None:
-                run.heard()
-                # For an agent that has not heard the start: it would not know when a batch is due.
-                beside["trigger"] = run.query.trigger
-            work = None if run is None else self._cluster.work(progress.run_id, progress.batch_id)
-            if work is not None:
-                beside["work"] = work
-            number = self._outbox.put(
-                "progress", moment, progress.text, beside, origin=item.clock_origin
-            )
-            if run is not None and limits and run.told is None:
-                run.told = number
+            if run is not None and progress.trigger in run.told_before:
+                return
+            self._tell_progress(run, progress, moment, item.clock_origin)
             self._cluster.steer()  # now that its batch is over
-            if run is not None and any(_counts_offsets(one) for one in limits):
-                run.plan_untold_since = time.monotonic()
         elif item.kind == "idle":
             run = self._runs.get(item.run_id)
             body = {"id": item.query_id, "runId": item.run_id}
@@ -434,6 +422,24 @@ class Observer:
                 origin=item.clock_origin,
             )
             self._forget(item.run_id)
+
+    def _tell_progress(
+        self, run: Run | None, progress: ProgressText, moment: str, origin: float
+    ) -> None:
+        limits = [] if run is None else self._limits(run, progress)
+        beside: dict[str, Any] = {"limits": limits}
+        if run is not None:
+            run.heard()
+            # For an agent that has not heard the start: it would not know when a batch is due.
+            beside["trigger"] = run.query.trigger
+        work = None if run is None else self._cluster.work(progress.run_id, progress.batch_id)
+        if work is not None:
+            beside["work"] = work
+        number = self._outbox.put("progress", moment, progress.text, beside, origin=origin)
+        if run is not None and limits and run.told is None:
+            run.told = number
+        if run is not None and any(_counts_offsets(one) for one in limits):
+            run.plan_untold_since = time.monotonic()
 
     # -- queries come and go --------------------------------------------------------------------
 
@@ -496,7 +502,16 @@ class Observer:
         run = self._run(query, session)
         self._guarded("a query's sources", self._prepare, run)
         self._tell_started(run, now, clock_origin())
+        if session.whole:
+            self._guarded("a query's first batches", self._tell_before, run, now)
         return run
+
+    def _tell_before(self, run: Run, now: float) -> None:
+        """Batches that ended before the session was watched, of which no event comes."""
+        for text in run.query.ended_batches():
+            progress = read_progress(text)
+            run.told_before.add(progress.trigger)
+            self._tell_progress(run, progress, format_time(now), clock_origin())
 
     def _found(self, session: Session, query_id: str, run_id: str) -> Run | None:
         """A run whose start we missed; None where another one has begun since."""

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_listener.redact import LONGEST_TEXT, redact_again
 from spark_listener.wire import parse_time
+
+
+class Trigger(NamedTuple):
+    """Which trigger of a run a progress is of: of each there is one at most."""
+
+    batch_id: int | None
+    epoch_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,11 @@ class ProgressText:
     trigger_epoch_seconds: float | None
     batch_id: int | None
     sources: tuple[dict[str, Any], ...]
+
+    @property
+    def trigger(self) -> Trigger:
+        """Its own."""
+        return Trigger(self.batch_id, self.trigger_epoch_seconds)
 
 
 def read_progress(text: str) -> ProgressText:

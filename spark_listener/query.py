@@ -175,6 +175,13 @@ class Query:
         error_class = _attempt(cause.getErrorClass, None)  # only errors of Spark's own have one
         return str(text.toString()), None if error_class is None else str(error_class)
 
+    def ended_batches(self) -> list[str]:
+        """The progress of its newest triggers, the oldest first, as JSON.
+
+        Spark keeps 100, ``spark.sql.streaming.numRecentProgressUpdates``.
+        """
+        return [str(progress.json()) for progress in self.execution.recentProgress()]
+
     def limits_known(self) -> bool:
         """False until the query has set up its sources."""
         return int(self.execution.uniqueSources().size()) > 0

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 class Session:
     """A JVM session that is watched, known to the JVM's programs by its key."""
 
-    def __init__(self, reference: Any, key: str, wrapped: Any, *, control: bool) -> None:
+    def __init__(
+        self, reference: Any, key: str, wrapped: Any, *, control: bool, whole: bool = False
+    ) -> None:
         self.reference = reference  # Java: a WeakReference
         self.key = key
         self.wrapped = wrapped  # what Spark holds as our listener
         self.control = control  # whether limits of its queries may be set
+        self.whole = whole  # whether what its queries did before it was watched is untold
 
     @property
     def java(self) -> Any:
@@ -65,11 +68,18 @@ class Sessions:
         key = self._keys.get(java_session)
         return None if key is None else self._known.get(str(key))
 
-    def add(self, java_session: Any, listener: Callable[[str], Any], *, control: bool) -> Session:
+    def add(
+        self,
+        java_session: Any,
+        listener: Callable[[str], Any],
+        *,
+        control: bool,
+        whole: bool = False,
+    ) -> Session:
         """Puts a listener, made for the session's key, into a session."""
         key = str(next(self._next))
         reference = self._jvm.java.lang.ref.WeakReference(java_session)
-        session = Session(reference, key, listener(key), control=control)
+        session = Session(reference, key, listener(key), control=control, whole=whole)
         self._known[key] = session  # from its first event on
         try:
             # By our gateway: what is given may be an object of the job's.

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
@@ -710,6 +711,47 @@ def test_a_start_that_is_heard_when_the_next_run_is_there_is_told_as_its_own(
     assert watched.observer._found(session, "q-1", "r-1") is None  # type: ignore[arg-type]
 
 
+class Young(RunningQuery):
+    """One that ended two batches before its session was watched."""
+
+    class_name = "org.apache.spark.sql.execution.streaming.MicroBatchExecution"
+    abilities = Abilities(limits=True)
+
+    def facts(self) -> dict[str, Any]:
+        return {"trigger": self.trigger}
+
+    def ended_batches(self) -> list[str]:
+        return [progress(batch).text for batch in (0, 1)]
+
+    def watermarks(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("met", ["by its session", "by an event"])
+def test_batches_that_ended_before_a_new_session_was_watched_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, *, whole: bool, met: str
+) -> None:
+    """Of one that another process may have watched, nobody knows what is told already."""
+    monkeypatch.setattr("spark_listener.observer.Query", lambda found: found)
+    watched, query = Watched(RunningQuery(resting)), Young(resting)
+    observer, session = watched.observer, Session(control=True)
+    observer._runs.clear()
+    observer._cluster = Cluster()  # type: ignore[assignment]
+    session.whole = whole
+    monkeypatch.setattr(Session, "active", lambda _: [query])
+    monkeypatch.setattr(Session, "get", lambda *_: query, raising=False)
+    monkeypatch.setattr("spark_listener.observer.Actuator", lambda *_, **__: Actuated())
+    observer._sessions.add(session)  # type: ignore[arg-type]
+    if met == "by its session":
+        observer._join(session)  # type: ignore[arg-type]
+    for batch in (1, 2):  # the listener came while batch 1 ended
+        observer._take(replace(progress(batch), session=session))  # type: ignore[arg-type]
+    told = [(kind, body.get("batchId")) for kind, body in watched.told]
+    first = [("progress", 0)] if whole else []
+    assert told == [("started", None), *first, ("progress", 1), ("progress", 2)]
+
+
 class Cluster:
     """The application's executors: what was said of them."""
 
@@ -728,9 +770,17 @@ class Cluster:
     def forget(self, _: str) -> None:
         pass
 
+    def work(self, *_: object) -> None:
+        pass
+
+    def steer(self) -> None:
+        pass
+
 
 class Session:
     """One in which no query runs."""
+
+    whole = False
 
     def __init__(self, *, control: bool) -> None:
         self.control, self.java = control, self
@@ -836,7 +886,7 @@ def test_a_session_that_takes_the_place_of_one_that_is_gone_keeps_the_executors(
         def take_out_gone(self) -> list[Session]:
             return [gone]
 
-        def add(self, *_: object, control: bool) -> Session:
+        def add(self, *_: object, control: bool, whole: bool) -> Session:
             observer._do_what_is_asked()
             if not control:
                 raise LookupError("the JVM is gone")

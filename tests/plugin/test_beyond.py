@@ -106,6 +106,36 @@ def test_nobody_comes_in_while_spark_stops() -> None:
     assert watch._driver is None
 
 
+@pytest.mark.parametrize("before", ["no session", "none used", "no query", None])
+def test_what_began_since_a_look_is_told_from_its_first_batch_on(
+    monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    """A process that comes later does not know what the one before it told."""
+    watched: list[bool] = []
+    driver, door = MagicMock(), MagicMock()
+    driver.session.return_value = None
+    driver.watch = lambda _, *, control, whole: watched.append(whole)
+    monkeypatch.setattr("spark_listener.beyond.Driver", lambda *_, **__: driver)
+    monkeypatch.setattr("spark_listener.beyond.made", lambda *_: before != "none used")
+    monkeypatch.setattr("spark_listener.beyond.conf_of", lambda *_, **__: {})
+    monkeypatch.setattr(Watch, "_settings", lambda *_: MagicMock())
+    session = door.default_session.return_value
+    session.sparkContext().isStopped.return_value = False
+    told = session.sharedState().activeStreamingQueries().toString
+    told.return_value = "{}"
+    watch = Watch(door, {})
+    if before == "no session":
+        door.default_session.return_value = None
+    if before is not None:
+        watch._look()
+        watched.clear()
+    door.default_session.return_value = session
+    monkeypatch.setattr("spark_listener.beyond.made", lambda *_: True)
+    told.return_value = f"[id = {'a' * 36}, runId = {'b' * 36}]"
+    watch._look()
+    assert set(watched) == {before is not None}
+
+
 @pytest.mark.slow("a job of its own")
 def test_a_default_session_whose_watching_fails_is_watched_at_the_next_look(bench: Bench) -> None:
     """Not with its first query only, whose first batch would then be as configured."""
