@@ -349,8 +349,9 @@ class Fleet:
             query.watched.lateness.slept(query.sources, time)
         if begins:
             query.run.begun_time = told + query.clock.set_seconds
-        if query.life.gone_since_time is not None and not query.life.terminated:
-            query.life.gone_since_time = None  # it was only out of reach
+        out_of_reach = not query.life.terminated or (query.life.left and beats)
+        if query.life.gone_since_time is not None and out_of_reach:
+            query.life.begin()
         return query, time
 
     def _see(self, query: Query) -> None:
@@ -393,6 +394,8 @@ class Fleet:
         for query in self._roster:
             if query.life.gone_since_time is None and self.wakefulness.is_silent(query, now):
                 query.life.gone_since_time = now
+                if self._roster.goes_on(query):
+                    query.life.leave(now)
                 changed.add(query.key)
                 self._replies.see(query)
                 self._changed.touch(part_of_query(query.key))

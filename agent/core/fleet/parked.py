@@ -22,6 +22,8 @@ class _Parked(msgspec.Struct, frozen=True):
 
     since_time: float
     data: bytes
+    query_id: str = ""
+    place: str = ""  # of its checkpoint; empty where that is unknown
 
 
 _decode: Final = msgspec.msgpack.Decoder(_Parked).decode
@@ -39,8 +41,15 @@ class Parked:
 
     def put(self, query: Query, now: float) -> None:
         """Keeps all that is known of it."""
-        self._queries[query.key] = _Parked(now, encode(query))
+        self._queries[query.key] = _Parked(now, encode(query), *query.run.checkpoint)
         self._changed.touch(part_of_parked(query.key))
+
+    def of_checkpoint(self, query_id: str, place: str) -> Key | None:
+        """Under which name a checkpoint's query is parked."""
+        for key, one in self._queries.items():
+            if (one.query_id, one.place) == (query_id, place):
+                return key
+        return None
 
     def take(self, key: Key) -> Query | None:
         """The query of that name, which is parked no more; None, too, where it cannot be read.

@@ -378,14 +378,48 @@ class Roster:
         if present is None:
             if len(self._queries) >= self._policy.max_queries:
                 raise RosterFull
-            present = self.parked.take(wanted) or Query(
-                application=wanted[0], query=wanted[1], name_label=named
-            )
+            present = self.parked.take(wanted)
+            if present is None:
+                present = self._of_another_name(subject, wanted, now)
+                created = present is None
+            if present is None:
+                present = Query(application=wanted[0], query=wanted[1], name_label=named)
             self._queries[wanted] = present
             self.parked.keep(self._policy.max_queries - len(self._queries))
+        moved = {application.id, present.run.application_id or application.id}
         present.aside = first is not None
         present.application_label = label(application.name)
-        return Found(present, frozenset({application.id}), created=created, beside=first)
+        return Found(present, frozenset(moved), created=created, beside=first)
+
+    def _of_another_name(self, subject: Named, wanted: Key, now: float) -> Query | None:
+        """What is known of the checkpoint of a start, where its last run's application is over.
+
+        Schedulers name an application anew at each start (``orders-1605592986``).
+        """
+        place = _place(subject)
+        if not place or self._names_stay:
+            return None
+        parked = self.parked.of_checkpoint(subject.id, place)
+        if parked is not None and parked[1] == wanted[1]:
+            query = self.parked.take(parked)
+            if query is not None:
+                query.application, query.query = wanted
+            return query
+        for one in self._queries.values():
+            same = one.run.checkpoint == (subject.id, place) and one.query == wanted[1]
+            if same and not one.aside and not self._alive(one, now):
+                self._move(one, wanted, now)
+                return one
+        return None
+
+    def goes_on(self, query: Query) -> bool:
+        """Whether another application began on a query's checkpoint after its last word."""
+        return bool(query.run.checkpoint_location) and any(
+            one.run.checkpoint == query.run.checkpoint
+            and one.run.begun_time + one.clock.skew_seconds > query.life.heard_time
+            for one in self
+            if one is not query and one.life.gone_since_time is None
+        )
 
     def _is_next_of(self, second: Query, first: Query, subject: Named, now: float) -> bool:
         """Whether a start with the id that both have is the second one's, and not the first one's.
