@@ -22,6 +22,12 @@ _KEPT: Final = "executors"
 #: At what stays the same while it is looked at: no more often, where executors come by the dozen.
 _LOOKS: Final = 3
 _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAllocation.enabled")
+#: Where Spark counts executors that fail, on Kubernetes from 4.2 also each pod that is refused, as
+#: by a quota, and ends the job after a number made of what the job had at its start: more executors
+#: fail more often, and one of ours must not be the one too many (ExecutorFailureTracker).
+_COUNT_FAILURES: Final = ("KubernetesClusterSchedulerBackend", "scheduler.cluster.Yarn")
+_MOST_FAILURES: Final = ("spark.executor.maxNumFailures", "spark.yarn.max.executor.failures")
+_ALLOCATOR: Final = "spark.kubernetes.allocation.pods.allocator"
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
 #: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime). So
 #: long, too, others may be there than were asked for, before that is asked for again.
@@ -69,7 +75,7 @@ class Executors:
         self._standalone = "StandaloneSchedulerBackend" in kind
         conf = context.getConf()
         self._decommissions = _is_true(conf.get("spark.decommission.enabled", "false"))
-        self._note = self._why_not(conf)
+        self._note = self._why_not(conf, kind)
         self._profile = context.resourceProfileManager().defaultResourceProfile()
         instances = whole(conf.get("spark.executor.instances", ""))
         self._configured = instances or 0
@@ -87,7 +93,7 @@ class Executors:
             self._says = True
             self._taken = False  # it may have ended before it was told so: asking twice is no harm
 
-    def _why_not(self, conf: Any) -> str:
+    def _why_not(self, conf: Any, kind: str) -> str:
         if self.local:
             return "a local master has no executors to ask for: set another --master"
         for key in _DYNAMIC:
@@ -95,6 +101,19 @@ class Executors:
                 return (
                     f"{key} is on: Spark asks for executors itself; set it to false to let Weir ask"
                 )
+        # A StatefulSet or a Deployment that is made smaller ends pods at once, whatever they do.
+        allocator = str(conf.get(_ALLOCATOR, "direct"))
+        if "Kubernetes" in kind and allocator != "direct":
+            return (
+                f"{_ALLOCATOR} is {allocator}: fewer would end executors that work; "
+                "leave it direct to let Weir ask"
+            )
+        counted = any(one in kind for one in _COUNT_FAILURES)
+        if counted and not any(str(conf.get(key, "")).strip() for key in _MOST_FAILURES):
+            return (
+                f"{_MOST_FAILURES[0]} is not set: Spark would end the job when executors fail more "
+                "often than its own few may; set it to let Weir ask"
+            )
         return ""
 
     def standing(self) -> Standing:

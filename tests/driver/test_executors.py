@@ -436,6 +436,52 @@ def test_where_spark_asks_itself_that_is_said_and_what_to_set(value: str) -> Non
     assert bench.spark.totals == []
 
 
+_OF = "org.apache.spark.scheduler.cluster."
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "k8s.KubernetesClusterSchedulerBackend",
+        "YarnClusterSchedulerBackend",
+        "YarnClientSchedulerBackend",
+    ],
+)
+def test_where_failed_executors_end_the_job_none_is_asked_for_until_it_says_how_many_may(
+    backend: str,
+) -> None:
+    """Refused pods count, too: ten above a quota would end a job of two executors."""
+    bench = Bench(**{"spark.executor.instances": "2"})
+    bench.spark.backend = _OF + backend
+    executors = bench.another()
+    note = executors.standing()["note"]
+    assert note.startswith("spark.executor.maxNumFailures is not set")
+    assert "set it to let Weir ask" in note
+    executors.ask(10)
+    assert bench.spark.totals == []
+    for name in ("spark.executor.maxNumFailures", "spark.yarn.max.executor.failures"):
+        bench.spark.conf = {name: "200"}
+        executors = bench.another()
+        assert "note" not in executors.standing()
+        executors.ask(10)
+    assert bench.spark.totals == [10, 10]
+
+
+@pytest.mark.parametrize("allocator", ["statefulset", "deployment", "com.example.Allocator"])
+def test_no_set_of_pods_is_made_smaller_as_that_ends_some_at_once(allocator: str) -> None:
+    bench = Bench(**{"spark.executor.maxNumFailures": "200"})
+    bench.spark.backend = _OF + "k8s.KubernetesClusterSchedulerBackend"
+    bench.spark.conf["spark.kubernetes.allocation.pods.allocator"] = allocator
+    executors = bench.another()
+    note = executors.standing()["note"]
+    assert f"allocator is {allocator}" in note
+    assert "leave it direct" in note
+    executors.ask(1)
+    assert bench.spark.totals == []
+    bench.spark.conf["spark.kubernetes.allocation.pods.allocator"] = "direct"
+    assert "note" not in bench.another().standing()
+
+
 def test_an_executor_that_holds_what_the_job_has_cached_is_kept() -> None:
     """A frame checkpointed locally would be lost with it, and with that the query."""
     bench = Bench(**{"spark.executor.instances": "2"})
