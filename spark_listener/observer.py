@@ -56,6 +56,9 @@ _TICK_SECONDS: Final = 0.5
 _GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
 _ADMITTED_WITHIN_SECONDS: Final = 0.2
 _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to files and tables of one round
+#: So often what a heartbeat has is told, where it asks hundreds of queries: far below the time
+#: after which an agent takes a driver for gone (silent_seconds, 15). Half is twice as many events.
+_PART_SECONDS: Final = 1.0
 _LAST_WORDS_SECONDS: Final = 1.0
 _TRIES: Final = 2  # of putting limits back: a connection that broke is made anew by the next call
 _PLAN_LOOKS: Final = 3  # at a query's plan, where one fails
@@ -889,13 +892,19 @@ class Observer:
 
     def _beat_if_due(self) -> None:
         if time.monotonic() >= self._next_heartbeat:
-            self._next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
             self._guarded("a heartbeat", self._heartbeat)
+            # From its end: of hundreds of queries it takes long, and events wait meanwhile.
+            self._next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
 
     def _heartbeat(self) -> None:
+        """In one event, or in several where it takes long."""
         queries: list[dict[str, Any]] = []
+        told_of_some, told_time = False, time.monotonic()
         unanswered = self._count()
         for run in list(self._runs.values()):
+            if queries and time.monotonic() - told_time >= _PART_SECONDS:
+                self._put_heartbeat({"queries": queries}, goes_on=told_of_some)
+                queries, told_of_some, told_time = [], True, time.monotonic()
             try:
                 if not run.query.active():
                     # Its end comes as an event of its own, unless Spark's listener bus loses it.
@@ -917,15 +926,12 @@ class Observer:
             if not self._controls:
                 standing.setdefault("note", "its sessions are only watched: attach(control=False)")
             told["executors"] = standing
-        number = self._put_heartbeat(told, stays=self._waking)
+        number = self._put_heartbeat(told, stays=self._waking, goes_on=told_of_some)
         if self._waking:
             self._woke, self._waking = number, False
-        for pulse in queries:
-            of = self._runs.get(pulse["runId"])
-            if of is not None and of.told is None and pulse.get("limits"):
-                of.told = number
         self._cluster.steer()
-        self._failed_rounds = self._failed_rounds + 1 if unanswered and not queries else 0
+        answered = queries or told_of_some
+        self._failed_rounds = self._failed_rounds + 1 if unanswered and not answered else 0
         if self._failed_rounds >= _LOST_AFTER:
             self._complaints.warn("lost", "weir: Spark's JVM does not answer any more; stopping")
             self._killed = lambda: True  # or it hangs, and nobody watches its queries any more
@@ -992,7 +998,9 @@ class Observer:
         if told:
             self._put_heartbeat({"queries": told})
 
-    def _put_heartbeat(self, told: dict[str, Any], *, stays: bool = False) -> int:
+    def _put_heartbeat(
+        self, told: dict[str, Any], *, stays: bool = False, goes_on: bool = False
+    ) -> int:
         """Where it is too large to be sent, without what is largest: offsets of many partitions."""
 
         def shorter() -> str:
@@ -1001,8 +1009,19 @@ class Observer:
                     entry.pop("offsets", None)
             return _json(told)
 
-        moment = format_time(time.time())
-        return self._outbox.put("heartbeat", moment, _json(told), shorter=shorter, stays=stays)
+        number = self._outbox.put(
+            "heartbeat",
+            format_time(time.time()),
+            _json(told),
+            shorter=shorter,
+            stays=stays,
+            goes_on=goes_on,
+        )
+        for pulse in told["queries"]:
+            of = self._runs.get(pulse["runId"])
+            if of is not None and of.told is None and pulse.get("limits"):
+                of.told = number
+        return number
 
     def _pulse(self, run: Run) -> dict[str, Any]:
         running = run.query.running()

@@ -81,6 +81,7 @@ class Outbox:
         origin: float | None = None,
         shorter: Callable[[], str] | None = None,
         stays: bool = False,
+        goes_on: bool = False,
     ) -> int:
         """Numbers an event and queues it; returns its number.
 
@@ -90,6 +91,7 @@ class Outbox:
         ``origin``: of the clock that gave the time; now's where it was read just now.
         ``shorter``: the body of a heartbeat that would be too large: without one a driver is gone.
         ``stays``: no newer heartbeat replaces it.
+        ``goes_on``: it is a further part of the heartbeat before, of other queries.
         """
         beside = "".join(
             f",{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
@@ -110,7 +112,8 @@ class Outbox:
                 self._dropped_total += 1
                 return sequence
             if kind == "heartbeat":
-                self._forget_waiting_heartbeats()
+                if not goes_on:
+                    self._forget_waiting_heartbeats()
                 self._stays = sequence if stays else self._stays
             self._make_room(len(data))
             self._pending.append(Pending(sequence, kind, data))

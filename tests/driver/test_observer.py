@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import threading
@@ -454,6 +455,69 @@ def test_a_batch_that_is_not_over_after_a_tick_is_told_of_once() -> None:
     for _ in range(3):
         observer._round()
     assert len(pulses(watched)) == before + 1, "the one before has not been sent"
+
+
+class Clock:
+    """In the place of the module ``time``: it goes on when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("spark_listener.observer.time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1_795_000_000.0 + self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_heartbeat_that_takes_longer_than_its_pause_leaves_time_for_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    watched = Watched(RunningQuery(lambda: clock.sleep(6.0) or resting()), FileControl())
+    for batch in range(20):
+        watched.observer.mailbox.deliver(progress(batch))
+    watched.observer._round()
+    assert [kind for kind, _ in watched.told].count("progress") == 20
+    assert len(pulses(watched)) <= 2
+    assert clock.now <= 1012.5
+
+
+def test_of_hundreds_of_queries_a_heartbeat_tells_what_it_has_each_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the agent would take the driver for gone before it had asked them all."""
+    clock = Clock(monkeypatch)
+    watched = Watched(RunningQuery(lambda: clock.sleep(0.06) or resting()), FileControl())
+    observer, outbox = watched.observer, watched.observer._outbox
+    for index in range(300):
+        query = RunningQuery(lambda: clock.sleep(0.06) or resting())
+        query.run_id = f"r{index}"
+        observer._runs[query.run_id] = Run(query, Actuated(FileControl()), None)  # type: ignore[arg-type]
+    times: list[float] = []
+    put = outbox.put
+
+    def timed(*arguments: Any, **more: Any) -> int:
+        times.append(clock.now)
+        return put(*arguments, **more)
+
+    monkeypatch.setattr(outbox, "put", timed)
+    observer._round()
+    assert 16 <= len(times) <= 18, "18 seconds in parts of one"
+    waiting = outbox.take(max_events=99, max_bytes=10**6, timeout_seconds=0.0)
+    told = [one["runId"] for beat in waiting for one in json.loads(beat.data)["body"]["queries"]]
+    assert told == list(observer._runs), "all of them wait, each once"
+    assert all(run.told for run in observer._runs.values())
+    while clock.now < 1100.0:
+        observer.mailbox.wake()
+        observer._round()
+        clock.sleep(0.5)
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert max(gaps) < 5.0 + 1.0 + 1.0, "its pause, a tick, and what the first part takes"
 
 
 def no_answer() -> RunningBatch:

@@ -96,6 +96,18 @@ def test_only_the_newest_waiting_heartbeat_is_kept_and_that_is_no_loss() -> None
     assert outbox.dropped_total == 0
 
 
+def test_parts_of_a_heartbeat_wait_together_and_the_next_one_replaces_them_all() -> None:
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
+    for goes_on in (False, True, True):
+        outbox.put("heartbeat", "2026-11-21T08:55:02.865Z", "{}", goes_on=goes_on)
+    assert [item.sequence for item in take(outbox)] == [1, 2, 3]
+    outbox.landed()
+    for goes_on in (False, True):
+        outbox.put("heartbeat", "2026-11-21T08:55:02.865Z", "{}", goes_on=goes_on)
+    assert [item.sequence for item in take(outbox)] == [4, 5]
+    assert outbox.dropped_total == 0
+
+
 def test_an_event_too_large_for_any_request_is_dropped_and_counted() -> None:
     outbox = Outbox(10, 1 << 20, largest_bytes=200)
     put(outbox, body='{"a":"' + "x" * 300 + '"}')
