@@ -1003,10 +1003,18 @@ class Observer:
     ) -> int:
         """Where it is too large to be sent, without what is largest: offsets of many partitions."""
 
-        def shorter() -> str:
-            for pulse in told["queries"]:
-                for entry in pulse.get("limits", ()):
-                    entry.pop("offsets", None)
+        def shorter(by_bytes: int) -> str:
+            offsets = [
+                (len(_json(entry["offsets"])), entry)
+                for pulse in told["queries"]
+                for entry in pulse.get("limits", ())
+                if "offsets" in entry
+            ]
+            for size, entry in sorted(offsets, key=lambda one: one[0], reverse=True):
+                if by_bytes <= 0:
+                    break
+                del entry["offsets"]
+                by_bytes -= size
             return _json(told)
 
         number = self._outbox.put(

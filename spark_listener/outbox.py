@@ -79,7 +79,7 @@ class Outbox:
         extra: Mapping[str, Any] | None = None,
         *,
         origin: float | None = None,
-        shorter: Callable[[], str] | None = None,
+        shorter: Callable[[int], str] | None = None,
         stays: bool = False,
         goes_on: bool = False,
     ) -> int:
@@ -89,7 +89,8 @@ class Outbox:
         progress is dropped and counted. A heartbeat replaces the one that still waits: only the
         newest says anything.
         ``origin``: of the clock that gave the time; now's where it was read just now.
-        ``shorter``: the body of a heartbeat that would be too large: without one a driver is gone.
+        ``shorter``: the body of a heartbeat without so many bytes, where it would be too large:
+        without one a driver is gone.
         ``stays``: no newer heartbeat replaces it.
         ``goes_on``: it is a further part of the heartbeat before, of other queries.
         """
@@ -106,8 +107,9 @@ class Outbox:
                 f'"clock_origin":{origin:.3f},"body":'
             )
             data = f"{head}{body}{beside}}}".encode("utf-8", "replace")
-            if shorter is not None and len(data) > self._largest_heartbeat_bytes:
-                data = f"{head}{shorter()}{beside}}}".encode("utf-8", "replace")
+            over = len(data) - self._largest_heartbeat_bytes
+            if shorter is not None and over > 0:
+                data = f"{head}{shorter(over)}{beside}}}".encode("utf-8", "replace")
             if len(data) > self._largest_bytes:
                 self._dropped_total += 1
                 return sequence
@@ -187,10 +189,13 @@ class Outbox:
             return settled
 
     def discard(self, refused: Pending, *, too_large: bool) -> None:
-        """Drops one event that the agent cannot take; counted. The next heartbeat is shorter."""
+        """Drops one event that the agent cannot take; counted. The next heartbeat is shorter.
+
+        By half: what stands before the agent, such as a proxy, does not say how much it takes.
+        """
         with self._changed:
             if too_large and refused.kind == "heartbeat":
-                self._largest_heartbeat_bytes = len(refused.data) - 1
+                self._largest_heartbeat_bytes = len(refused.data) // 2
             before = len(self._pending)
             self._keep(lambda item: item.sequence != refused.sequence)
             self._dropped_total += before - len(self._pending)

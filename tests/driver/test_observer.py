@@ -426,6 +426,22 @@ def test_of_one_source_the_plan_tells_the_delay_and_nothing_is_shared() -> None:
     assert "shares_watermark" not in limit
 
 
+def test_only_the_largest_offsets_are_left_out_of_a_heartbeat_that_is_too_large() -> None:
+    watched = Watched(ManyPartitions(lambda: RunningBatch(7, 1_795_000_000.0)), KafkaControl())
+    for index in range(20):
+        query = Planning(lambda: RunningBatch(7, 1_795_000_000.0))
+        query.run_id = f"small{index}"
+        run = Run(query, Actuated(KafkaControl()), None)  # type: ignore[arg-type]
+        watched.observer._runs[query.run_id] = run
+    watched.observer._heartbeat()
+    outbox = watched.observer._outbox
+    [beat] = outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
+    told = json.loads(beat.data)["body"]["queries"]
+    without = [one["runId"] for one in told if "offsets" not in one["limits"][0]]
+    assert without == ["r"]
+    assert len(told) == 21
+
+
 def test_between_two_batches_nothing_is_in_hand() -> None:
     changing = iter([RunningBatch(7, 1.0), RunningBatch(8, 2.0)])
     for query in (Planning(resting), Planning(lambda: next(changing))):

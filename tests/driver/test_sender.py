@@ -440,9 +440,14 @@ def test_a_link_that_carries_no_whole_queue_in_time_is_sent_less_until_it_does(k
 def test_after_a_heartbeat_that_the_agent_finds_too_large_one_without_offsets_comes() -> None:
     strait = Strait(1000, lambda: ExchangeFailed("status 413", "too long", status=413))
     driver = through(strait)
+
+    def shorter(by_bytes: int) -> str:
+        assert 1000 < by_bytes < 1200, "half of what was refused"
+        return '"short"'
+
     for _ in range(2):
         driver.outbox.put(
-            "heartbeat", "2026-11-21T08:55:02.865Z", f'"{"x" * 2000}"', shorter=lambda: '"short"'
+            "heartbeat", "2026-11-21T08:55:02.865Z", f'"{"x" * 2000}"', shorter=shorter
         )
         driver.sender.step()
     assert [b'"short"' in body for body in strait.bodies] == [True]
