@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.lease import RENEW_SECONDS
@@ -97,6 +98,8 @@ class Intake:
             self._take(waiting)
         except Exception as error:
             self._complaints.error(f"taking in a {waiting.kind} event", error)
+            with suppress(Exception):  # the JVM may be gone, as at the driver's end
+                self._inbox.lose()
 
     def _take(self, waiting: Waiting) -> None:
         session = self._session_of(waiting.key)

@@ -9,6 +9,7 @@ into a bounded queue of the JVM's, and Python comes for them.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -277,6 +278,10 @@ class Inbox:
         """Events that wait. Raises what py4j raises."""
         return int(self._queue.size())
 
+    def lose(self) -> None:
+        """Counts an event that cannot be read as dropped. Raises what py4j raises."""
+        self._counters.incrementAndGet(_DROPPED)
+
     def counters(self) -> Counters:
         """As the JVM has them now. Raises what py4j raises."""
         calls, nanoseconds, dropped = (int(self._counters.get(place)) for place in range(3))
@@ -287,7 +292,7 @@ def captured(waiting: Waiting, session: Session, gate: FirstBatchGate | None) ->
     """What an event tells; raises what py4j raises."""
     kind, event, epoch_seconds = waiting.kind, waiting.event, waiting.epoch_seconds
     if kind == "progress":
-        text = waiting.text or str(event.progress().json())
+        text = waiting.text or _told(event.progress())
         return Captured(kind, epoch_seconds, text=text, session=session)
     query_id, run_id = str(event.id().toString()), str(event.runId().toString())
     name = exception = error_class = None
@@ -307,6 +312,38 @@ def captured(waiting: Waiting, session: Session, gate: FirstBatchGate | None) ->
         gate=gate,
         session=session,
     )
+
+
+def _told(progress: Any) -> str:
+    """A progress as JSON, where need be without what the job observes, which nobody here reads.
+
+    Spark 3.5 writes none where a column that is observed is an interval.
+    """
+    try:
+        return str(progress.json())
+    except Exception:  # PySpark makes of what the JVM throws errors of many classes
+        name = progress.name()
+        values = {
+            "id": str(progress.id().toString()),
+            "runId": str(progress.runId().toString()),
+            "name": name if name is None else str(name),
+            "timestamp": str(progress.timestamp()),
+            "batchId": int(progress.batchId()),
+            "numInputRows": int(progress.numInputRows()),
+            "durationMs": {str(key): int(took) for key, took in progress.durationMs().items()},
+            "eventTime": {str(key): str(time) for key, time in progress.eventTime().items()},
+        }
+        texts = {
+            "stateOperators": _list(progress.stateOperators()),
+            "sources": _list(progress.sources()),
+            "sink": str(progress.sink().json()),
+        }
+        told = {key: json.dumps(value) for key, value in values.items()} | texts
+        return "{" + ",".join(f'"{key}":{text}' for key, text in told.items()) + "}"
+
+
+def _list(parts: Any) -> str:
+    return "[" + ",".join(str(part.json()) for part in parts) + "]"
 
 
 def _option(value: Any) -> str | None:

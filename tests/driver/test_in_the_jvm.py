@@ -98,6 +98,8 @@ def test_events_wait_in_order_with_their_time_and_session(
     counters = inbox.counters()
     assert (counters.waiting, counters.calls_total, counters.dropped_total) == (0, 4, 0)
     assert 0.0 < counters.seconds_total < (after - before) / 1000.0 + 0.001
+    inbox.lose()
+    assert inbox.counters().dropped_total == 1
 
 
 def test_while_nobody_comes_progress_is_bounded_and_starts_and_ends_are_kept(

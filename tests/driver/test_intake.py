@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import threading
@@ -59,6 +60,7 @@ class Taking:
         self.queue = deque(waiting)
         self.mailbox = Mailbox()
         self.handoffs: list[Any] = []
+        self.lost = 0
         self.gate: Any = Held()
         self.renewed = 0
         self.intake = Intake(
@@ -80,6 +82,9 @@ class Taking:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def lose(self) -> None:
+        self.lost += 1
 
     def _open_gate(self, _session: Any, _query_id: str, handoff: Any) -> Any:
         self.handoffs.append(handoff)
@@ -142,9 +147,32 @@ def test_one_event_that_cannot_be_read_costs_no_other(caplog: pytest.LogCaptureF
     caplog.set_level(logging.WARNING, "weir")
     bad = Waiting("progress", event(progress=RuntimeError("gone")), 0.0, None, "1")
     good = Waiting("progress", progress(), 0.0, None, "1")
-    assert len(Taking(bad, bad, good).run()) == 1
+    taking = Taking(bad, bad, good)
+    assert len(taking.run()) == 1
+    assert taking.lost == 2, "counted: nobody else would tell of it"
     assert len(caplog.records) == 1
     assert "job is not affected" in caplog.text
+
+
+def test_a_progress_that_spark_cannot_write_is_told_without_what_the_job_observes() -> None:
+    """As Spark 3.5 writes none where an observed column is an interval."""
+    refused = ValueError("FAILED_ROW_TO_JSON")
+    body = {
+        "id": "x", "runId": "x", "name": None, "timestamp": "2026-11-21T08:55:02.865Z",
+        "batchId": 7, "numInputRows": 20, "durationMs": {"addBatch": 5},
+        "eventTime": {"watermark": "2026-11-21T08:55:00.000Z"},
+        "stateOperators": [], "sources": [{"a": 1}, {"b": 2}], "sink": {"description": "noop"},
+    }  # fmt: skip
+    text, parts = Call({"toString": "x"}), {"stateOperators", "sources", "sink"}
+    answers = {key: value for key, value in body.items() if key not in parts}
+    answers |= {"id": text, "runId": text, "stateOperators": [], "json": refused}
+    answers["sources"] = [Call({"json": json.dumps(one)}) for one in ({"a": 1}, {"b": 2})]
+    answers["sink"] = Call({"json": json.dumps(body["sink"])})
+    waiting = Waiting("progress", event(progress=Call(answers)), 0.0, None, "1")
+    taking = Taking(waiting)
+    [taken] = taking.run()
+    assert json.loads(taken.text) == body
+    assert taking.lost == 0
 
 
 class Clock(threading.Event):

@@ -76,6 +76,21 @@ def test_a_hung_batch_shows_its_growing_age(
     agent.wait(lambda a: len(progresses(a, query)) >= 3)
 
 
+def test_a_progress_that_spark_cannot_write_as_json_is_told_all_the_same(
+    agent: Any, attached: Any, folder: Any, start: Any, spark: Any
+) -> None:
+    """Spark 3.5 cannot, where an interval is observed."""
+    from pyspark.sql import functions
+
+    attached(agent)
+    worst = functions.expr("max(make_dt_interval(0, 0, 0, v))").alias("worst")
+    query = start(folder(files=3).read(spark, 1).observe("ages", worst))
+    agent.wait(lambda a: len(progresses(a, query)) >= 3)
+    told = [event["body"] for event in progresses(agent, query)]
+    assert [body["batchId"] for body in told[:3]] == [0, 1, 2]
+    assert [body["sources"][0]["numInputRows"] for body in told[:3]] == [ROWS_PER_FILE] * 3
+
+
 def test_no_age_between_batches(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
