@@ -39,7 +39,7 @@ def read_progress(text: str) -> ProgressText:
 
     The text is passed on unchanged unless it holds NaN or Infinity, which JSON does not have: those
     become null; or, in the description of a source or sink, what may be secret, which is struck
-    out, or more than anybody reads.
+    out, or more than anybody reads; or what the job observes of its rows, which is its own.
     """
     foreign: list[str] = []
 
@@ -57,7 +57,7 @@ def read_progress(text: str) -> ProgressText:
     except ValueError:
         moment = None
     sources = body.get("sources")
-    secret = False
+    secret = bool(body.pop("observedMetrics", None))
     for described in (*(sources if isinstance(sources, list) else ()), body.get("sink")):
         said = described.get("description") if isinstance(described, dict) else None
         if isinstance(said, str):

@@ -47,14 +47,16 @@ _PATH: Final = re.compile(
 )
 #: Names of which only those in a query are a secret's.
 _IN_QUERY: Final = re.compile(r"(?i)(?<=[?&])(?P<name>(?:key|code|auth|sas)=)[^\s&\"'\)\]]+")
-#: Who knows such a path may write: Slack, Discord, Teams, Zapier, IFTTT and Telegram. Of HTTP
-#: alone, so that a table or a checkpoint called ``IncomingWebhook`` keeps its path.
+#: Who knows such a path may write: Slack, Discord, Teams, Zapier, IFTTT, Telegram, Datadog, Sumo
+#: Logic and PagerDuty. Of HTTP alone, so that a table or a checkpoint called ``IncomingWebhook``
+#: keeps its path.
 _HOOK: Final = re.compile(
     r"(?P<name>(?:\bhttps?://|\burl: /|\b(?:GET|POST|PUT|PATCH) /)[^\s?#\"']{0,300}?"
     r"(?:(?<=/)services/T[A-Z0-9]+/B[A-Z0-9]+/"
     r"|(?<=/)(?:workflows|triggers)/T[A-Z0-9]+/(?:A[A-Z0-9]+|\d+)/"
     r"|(?<=/)api(?:/v\d+)?/webhooks/\d+/|(?<=/)IncomingWebhook/|(?<=/)hooks/catch/"
-    r"|(?<=/)with/key/|(?<=/)bot\d+:))"
+    r"|(?<=/)with/key/|(?<=/)bot\d+:"
+    r"|(?<=/)receiver/v1/http/|(?<=/)(?:v1/input|integration)/(?=\w{32})))"
     r"[^\s?#\"'\)\],;]+"
 )
 #: Of names, in small letters: looked for in a text made small, several times as fast.
@@ -62,10 +64,11 @@ _SMALL: Final = {ord(large): large.lower() for large in ascii_uppercase}
 _WORD: Final = re.compile(
     r"pa?ss?wo?r?[dt]|passphrase|passcode|(?<!by)(?<!com)pass(?![a-z])|pwd"
     r"|(?<![a-z])(?:db)?pw(?![a-z])|secret(?:[._ -]?(?:access[._ -]?)?key)?|token(?!iz)|credential"
-    r"|client[._-]?assertion|signature|(?<![a-z])sig(?![a-z])|cookie|jsessionid|authorization"
+    r"|client[._-]?assertion|x-honeycomb-team|signature|(?<![a-z])sig(?![a-z])|cookie|jsessionid|authorization"
     r"|auth[._-]?user[._-]?info|(?<=\.)auth(?![\w.\-])|(?<=azure\.)sas(?=\.)"
     r"|(?:master|api|access|account|shared|private|subscription|functions|signing|storage|auth(?:entication)?|sas"
-    r"|ssl|(?:encryption|sse)(?:[._-]?customer)?)[._ -]?key(?!gen|size)"
+    r"|ssl|(?:encryption|sse)(?:[._-]?customer)?|app(?:lication)?|license|instrumentation|workspace)"
+    r"[._ -]?key(?!gen|size)|(?:insert|ingest(?:ion)?)[._-]?key"
 )
 #: A name that ends so tells of a secret, and is none: its class, its file, how long it holds.
 _ABOUT: Final = re.compile(
@@ -182,6 +185,8 @@ _SCHEME: Final = re.compile(
     r"(?i)(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws|negotiate|oauth|digest"
     r"|ntlm) +"
 )
+#: A scheme that nobody here knows, or a secret of letters alone: it goes with what follows it.
+_OTHER_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z\-]{1,30} +(?![\w\-]{1,40}=[\"'\w])(?=\S)")
 #: A line of a trace: no value goes over it.
 _TRACE: Final = re.compile(
     r"\n(?=[ \t]*(?:at |\.{3} \d|Caused by|Suppressed: |File \"|Traceback |\[\.{3}\]"
@@ -192,6 +197,10 @@ _LINE: Final = re.compile(r"\n")
 _USER_OPTION: Final = re.compile(
     r"(?P<name>(?<![\w\-])(?:-u|--(?:proxy-)?user)(?:[ =]|[\"'],\s?)[\"']?[^\s:\"',/]{1,100}:)"
     r"[^\s\"',]+"
+)
+#: PagerDuty's; what brokers of messages call so has no such shape.
+_ROUTING_KEY: Final = re.compile(
+    r"(?i)(?P<name>\b(?:routing|integration)[._ -]?key[\"']?\s?[:=]\s?[\"']?)[A-Z0-9]{32}\b"
 )
 #: SQL gives a user a password without a sign between: ``IDENTIFIED BY 'x'``.
 _IDENTIFIED: Final = re.compile(
@@ -206,7 +215,9 @@ _BY_ITSELF: Final = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ(?:[\w\-]{8,2000}(?:\.[\w\-]*){1,4}|[\w\-]{2000}[\w\-.]*)"
     r"|\bdapi[0-9a-f]{32}\b"
-    r"|\b(?:gh[oprsu]_|github_pat_|gl[a-z]{2,6}-|xox[a-z]-|[rs]k_live_|sk-|hf_|npm_|hv[bsr]\.|SG\.|ya29\.|AIza)"
+    r"|\bdt0[a-z]\d\d\.[A-Z0-9]{8,}\.[A-Z0-9]{16,}|\bNRAK-[A-Z0-9]{16,}|(?<=GenieKey )[\w\-]{16,}"
+    r"|\b(?:gh[oprsu]_|github_pat_|gl[a-z]{2,6}-|xox[a-z]-|[rs]k_live_|sk-|hf_|npm_|hv[bsr]\.|SG\.|ya29\.|AIza"
+    r"|glc_)"
     r"(?=[\w\-.]{0,80}[A-Z])(?=[\w\-.]{0,80}\d)[\w\-.]{16,}"
     r"|\b[A-Za-z]{2,12}(?:[_\-][A-Za-z0-9]{1,6}){0,2}[_\-](?=[A-Za-z0-9]{0,40}[A-Z])"
     r"(?=[A-Za-z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,20}\d){3})[A-Za-z0-9]{20,}[\w\-]*"
@@ -247,7 +258,7 @@ def redact(text: str) -> str:
     text = _S3_USER.sub(r"\1", _ORACLE_USER.sub(r"\1", text))
     text = redact_addresses(_BY_ITSELF.sub(STRUCK, text))
     text = _PATH.sub(lambda found: found["told"] or found["path"], text)
-    for pattern in (_HOOK, _IN_QUERY, _IDENTIFIED, _USER_OPTION):
+    for pattern in (_HOOK, _IN_QUERY, _IDENTIFIED, _USER_OPTION, _ROUTING_KEY):
         text = pattern.sub(lambda found: found["name"] + STRUCK, text)
     return _redact_named(text)
 
@@ -408,9 +419,11 @@ def _unquoted(joined: _Joined) -> tuple[int, int] | None:
         patterns = (*braced, _BLOCK, _BRACKETED, *_listed(before), _WORDED)
     elif joined.sign:
         patterns = (_BRACKETED, _WORDED)
-    for pattern in patterns:
-        if found := pattern.match(text, at, joined.stop):
-            return found.span()
+    other = _OTHER_SCHEME.match(text, at, joined.stop) if header and not scheme else None
+    for begin in (at,) if other is None else (other.end(), at):
+        for pattern in patterns:
+            if found := pattern.match(text, begin, joined.stop):
+                return at, found.end()
     return None
 
 

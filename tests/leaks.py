@@ -325,6 +325,33 @@ LEAKS: Final = (
     ("x: userPassword: {SSHA}abchunter2X== refused", "x: userPassword: *** refused"),
     ("password::hunter2X", "password::***"),
     ("userPassword:: hunter2XNTSEF9==", "userPassword:: ***"),
+    # Of those who take metrics, logs and calls for help.
+    ("Authorization: Api-Token hunter2X", "Authorization: ***"),
+    ("Authorization: GenieKey hunter2X", "Authorization: ***"),
+    ("Authorization: Key hunter2X, retrying", "Authorization: ***, retrying"),
+    ("Proxy-Authorization: Custom hunter2X", "Proxy-Authorization: ***"),
+    ('Authorization: Snowflake Token="hunter2X"', "Authorization: *** Token=***"),
+    ("POST /v2/alerts GenieKey hunter2X-1234-1234 401", "POST /v2/alerts GenieKey *** 401"),
+    ("DD-APPLICATION-KEY: hunter2X", "DD-APPLICATION-KEY: ***"),
+    ("{'DD-APPLICATION-KEY': 'hunter2X'}", "{'DD-APPLICATION-KEY': ***}"),
+    ("DD_APP_KEY=hunter2X", "DD_APP_KEY=***"),
+    ("appKey=hunter2X", "appKey=***"),
+    ("NEW_RELIC_LICENSE_KEY=hunter2X", "NEW_RELIC_LICENSE_KEY=***"),
+    ("X-License-Key: hunter2X", "X-License-Key: ***"),
+    ("X-Insert-Key: hunter2X", "X-Insert-Key: ***"),
+    ("ingestionKey=hunter2X", "ingestionKey=***"),
+    (
+        "InstrumentationKey=hunter2X;IngestionEndpoint=x",
+        "InstrumentationKey=***;IngestionEndpoint=x",
+    ),
+    ("LOG_ANALYTICS_WORKSPACE_KEY=hunter2X==", "LOG_ANALYTICS_WORKSPACE_KEY=***"),
+    ("x-honeycomb-team: hunter2X", "x-honeycomb-team: ***"),
+    ("headers={x-honeycomb-team=hunter2X}", "headers={x-honeycomb-team=***}"),
+    ('{"routing_key": "hunter2X000000000000000000000000"}', '{"routing_key": "***"}'),
+    ("integration_key=hunter2X000000000000000000000000", "integration_key=***"),
+    ("https://h/v1/input/hunter2X000000000000000000000000", "https://h/v1/input/***"),
+    ("https://h/receiver/v1/http/hunter2X==", "https://h/receiver/v1/http/***"),
+    ("https://h/integration/hunter2X000000000000000000000000/enqueue", "https://h/integration/***"),
     # In a traceback's source line, in which a name or a call without a literal is shown.
     *(
         (
@@ -651,5 +678,9 @@ SHOWN: Final = (
     f'x\n  File "/{"a" * 290}.py", line 5, in {"f" * 90}\n    token = a',
     'x\n  File "/a.py", line 5, in <module>\n    token = fetch(scope, key=name)',
     'x\n  File "/a.py", line 5, in f\n    self.token = await x.token\n        ^^^^^\nE: timed out',
+    "no queue for routing key 'orders.created', routing_key=orders.eu, integration key: x",
+    "GET /v1/input/7 and s3a://b/v1/input/part-0, https://h/integration/orders is down",
+    "Authorization: not allowed for this user, authorization: Access denied",
+    "the application keyboard, insert keys first, mapping keys, license: MIT",
     "thread spark-SparkListenerEventQueue2Bus is gone, shuffle-client-5-1 waits",
 )

@@ -73,6 +73,9 @@ SHAPES = [
     ("api_key={W}, model=m", "model=m"),
     ("token dapi" + "0123456789abcdef" * 2, "token"),
     ("by key AKIAIOSFODNN7EXAMPLE denied", "denied"),
+    (f"401 with dt0c01.{'A1' * 12}.{'B2' * 32} from", "401 with *** from"),
+    (f"refused NRAK-{'A1' * 14} here", "refused *** here"),
+    (f"refused glc_{'aB1' * 8} here", "refused *** here"),
     ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyWCJ9.{W} expired", "expired"),
     ("FileSink[s3a://K:{S}@b/x?q=1] done", "done"),
     ("pwd={W}", "pwd"),
@@ -445,6 +448,12 @@ def test_a_progress_goes_out_without_what_its_sources_and_sink_let_slip() -> Non
     assert json.loads(said.text)["sources"][0]["numInputRows"] == 5
     plain = json.dumps({**body, "sources": [], "sink": {"description": "noop"}})
     assert read_progress(plain).text == plain
+
+
+def test_what_a_job_observes_of_its_rows_stays_in_the_driver() -> None:
+    body = {"id": "q", "runId": "r", "timestamp": "2026-11-21T08:55:02.865Z", "batchId": 7}
+    observed = {**body, "observedMetrics": {"m": {"last_error": "user 4711 said hunter2"}}}
+    assert json.loads(read_progress(json.dumps(observed)).text) == body
 
 
 def test_what_ends_with_two_braces_is_json_and_the_rest_of_its_line_stays() -> None:
