@@ -85,6 +85,7 @@ class Driver:
             settings.queue_size,
             settings.queue_bytes,
             largest_bytes=min(LARGEST_EVENT_BYTES, settings.queue_bytes),
+            complaints=complaints,
         )
         self._observer = Observer(
             settings,

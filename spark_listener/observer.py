@@ -438,7 +438,9 @@ class Observer:
         work = None if run is None else self._cluster.work(progress.run_id, progress.batch_id)
         if work is not None:
             beside["work"] = work
-        number = self._outbox.put("progress", moment, progress.text, beside, origin=origin)
+        number = self._outbox.put(
+            "progress", moment, progress.text, beside, run_id=progress.run_id, origin=origin
+        )
         if run is not None and limits and run.told is None:
             run.told = number
         if run is not None and any(_counts_offsets(one) for one in limits):

@@ -14,6 +14,7 @@ from spark_listener.wire import clock_origin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from spark_listener.complaints import Complaints
     from spark_listener.wire import EventType
 
 #: What is given up first when the queue is full; a start or an end never before these.
@@ -27,14 +28,21 @@ class Pending:
     sequence: int
     kind: EventType
     data: bytes
+    run_id: str = ""
 
 
 class Outbox:
     """Events in the order of their numbers. Thread-safe; never blocks the one who puts."""
 
     def __init__(
-        self, capacity: int, capacity_bytes: int = QUEUE_BYTES, *, largest_bytes: int
+        self,
+        capacity: int,
+        capacity_bytes: int = QUEUE_BYTES,
+        *,
+        largest_bytes: int,
+        complaints: Complaints | None = None,
     ) -> None:
+        self._complaints = complaints
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._largest_bytes = largest_bytes
@@ -43,6 +51,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._pending: deque[Pending] = deque()
         self._pending_bytes = 0
+        self._progress: dict[str, tuple[int, int]] = {}  # by run: how many wait, their bytes
         self._sequence = 0
         self._in_flight = 0  # the highest number in the request under way
         self._acknowledged = 0
@@ -78,6 +87,7 @@ class Outbox:
         body: str,
         extra: Mapping[str, Any] | None = None,
         *,
+        run_id: str = "",
         origin: float | None = None,
         shorter: Callable[[int], str] | None = None,
         stays: bool = False,
@@ -86,8 +96,10 @@ class Outbox:
         """Numbers an event and queues it; returns its number.
 
         ``body`` is JSON text and goes out as it is. When full, by number or by bytes, the oldest
-        progress is dropped and counted. A heartbeat replaces the one that still waits: only the
+        progress of the run that takes the most of it is dropped and counted: a busy query must not
+        push out what others tell. A heartbeat replaces the one that still waits: only the
         newest says anything.
+        ``run_id``: of the query's run that it tells of.
         ``origin``: of the clock that gave the time; now's where it was read just now.
         ``shorter``: the body of a heartbeat without so many bytes, where it would be too large:
         without one a driver is gone.
@@ -110,18 +122,43 @@ class Outbox:
             over = len(data) - self._largest_heartbeat_bytes
             if shorter is not None and over > 0:
                 data = f"{head}{shorter(over)}{beside}}}".encode("utf-8", "replace")
-            if len(data) > self._largest_bytes:
+            too_large = len(data) > self._largest_bytes
+            if too_large:
                 self._dropped_total += 1
-                return sequence
-            if kind == "heartbeat":
-                if not goes_on:
-                    self._forget_waiting_heartbeats()
-                self._stays = sequence if stays else self._stays
-            self._make_room(len(data))
-            self._pending.append(Pending(sequence, kind, data))
-            self._pending_bytes += len(data)
-            self._changed.notify_all()
-            return sequence
+            else:
+                self._add(Pending(sequence, kind, data, run_id), goes_on=goes_on, stays=stays)
+        if too_large:
+            self._complain(kind, run_id, len(data))
+        return sequence
+
+    def _add(self, item: Pending, *, goes_on: bool, stays: bool) -> None:
+        if item.kind == "heartbeat":
+            if not goes_on:
+                self._forget_waiting_heartbeats()
+            self._stays = item.sequence if stays else self._stays
+        self._make_room(len(item.data))
+        self._pending.append(item)
+        self._note(item, 1)
+        self._changed.notify_all()
+
+    def _complain(self, kind: EventType, run_id: str, size: int) -> None:
+        """Without the lock: the job's handlers of its log may take their time."""
+        if self._complaints is not None:
+            self._complaints.warn(
+                f"too large:{kind}:{run_id}",
+                f"weir: an event ({kind}) of {size} bytes is larger than any request "
+                f"({self._largest_bytes}) and is not sent; the job is not affected: run {run_id}",
+            )
+
+    def _note(self, item: Pending, change: int) -> None:
+        """``change``: 1 for an event that waits from now on, -1 for one that does no more."""
+        self._pending_bytes += change * len(item.data)
+        if item.kind == "progress":
+            number, size = self._progress.get(item.run_id, (0, 0))
+            if number + change:
+                self._progress[item.run_id] = number + change, size + change * len(item.data)
+            else:
+                del self._progress[item.run_id]
 
     def _forget_waiting_heartbeats(self) -> None:
         if any(item.kind == "heartbeat" for item in self._pending):
@@ -135,8 +172,13 @@ class Outbox:
             )
 
     def _keep(self, wanted: Callable[[Pending], bool]) -> None:
-        self._pending = deque(item for item in self._pending if wanted(item))
-        self._pending_bytes = sum(len(item.data) for item in self._pending)
+        kept: deque[Pending] = deque()
+        for item in self._pending:
+            if wanted(item):
+                kept.append(item)
+            else:
+                self._note(item, -1)
+        self._pending = kept
 
     def _make_room(self, coming_bytes: int) -> None:
         while self._pending and (
@@ -144,14 +186,17 @@ class Outbox:
             or self._pending_bytes + coming_bytes > self._capacity_bytes
         ):
             index = self._most_expendable()
-            self._pending_bytes -= len(self._pending[index].data)
+            self._note(self._pending[index], -1)
             del self._pending[index]
             self._dropped_total += 1
 
     def _most_expendable(self) -> int:
+        # Of what is short: places, or else bytes.
+        short = 0 if len(self._pending) >= self._capacity else 1
+        most = max(self._progress, key=lambda run_id: self._progress[run_id][short], default="")
         for kind in _EXPENDABLE:
             for index, item in enumerate(self._pending):
-                if item.kind == kind:
+                if item.kind == kind and (kind != "progress" or item.run_id == most):
                     return index
         return 0
 
@@ -183,7 +228,7 @@ class Outbox:
             reached = min(acknowledged, self._in_flight)
             settled = 0
             while self._pending and self._pending[0].sequence <= reached:
-                self._pending_bytes -= len(self._pending.popleft().data)
+                self._note(self._pending.popleft(), -1)
                 settled += 1
             self._acknowledged = max(self._acknowledged, reached)
             return settled

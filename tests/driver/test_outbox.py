@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import logging
+from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from spark_listener.complaints import Complaints
 from spark_listener.config import QUEUE_BYTES, Settings
 from spark_listener.outbox import Outbox, Pending
 from spark_listener.wire import MAX_REQUEST_BYTES
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def take(outbox: Outbox, events: int = 500) -> list[Pending]:
     return outbox.take(max_events=events, max_bytes=1 << 20, timeout_seconds=0.0)
 
 
-def put(outbox: Outbox, kind: str = "progress", body: str = "{}") -> int:
-    return outbox.put(kind, "2026-11-21T08:55:02.865Z", body)
+def put(outbox: Outbox, kind: str = "progress", body: str = "{}", run_id: str = "") -> int:
+    return outbox.put(kind, "2026-11-21T08:55:02.865Z", body, run_id=run_id)
 
 
 def test_an_event_goes_out_as_the_contract_says_and_its_body_unchanged() -> None:
@@ -73,6 +79,31 @@ def test_the_oldest_progress_goes_first_starts_and_ends_stay() -> None:
     assert outbox.dropped_total == 1
 
 
+def test_a_busy_query_does_not_push_out_what_quiet_ones_told() -> None:
+    """Five minutes without an agent: one of 20 batches a second, 99 of one a minute."""
+    outbox = Outbox(2000, 1 << 20, largest_bytes=1000)
+    for tenth in range(3000):
+        put(outbox, run_id="busy")
+        put(outbox, run_id="busy")
+        if tenth % 6 == 0:
+            put(outbox, run_id=f"quiet{tenth // 6 % 99}")
+    waiting = [item.run_id for item in take(outbox, 3000)]
+    assert len(waiting) == 2000
+    assert len(waiting) - waiting.count("busy") == 500, "all of them"
+    assert outbox.dropped_total == 4500
+
+
+def test_where_bytes_are_short_the_run_that_takes_most_of_them_gives_way() -> None:
+    outbox = Outbox(100, 10_000, largest_bytes=5000)
+    put(outbox, body=f'"{"x" * 4000}"', run_id="large")
+    for _ in range(20):
+        put(outbox, run_id="small")
+    put(outbox, body=f'"{"x" * 4000}"', run_id="large")
+    assert [item.run_id for item in take(outbox)] == ["small"] * 20 + ["large"]
+    outbox.settle(99)
+    assert (len(outbox), outbox._pending_bytes, outbox._progress) == (0, 0, {})
+
+
 def test_a_heartbeat_that_stays_is_acknowledged_by_its_number_alone() -> None:
     """Until the agent has it no later number may be acknowledged in its place."""
     outbox = Outbox(10, 1 << 20, largest_bytes=1000)
@@ -113,6 +144,18 @@ def test_an_event_too_large_for_any_request_is_dropped_and_counted() -> None:
     put(outbox, body='{"a":"' + "x" * 300 + '"}')
     assert take(outbox) == []
     assert outbox.dropped_total == 1
+
+
+def test_of_a_query_whose_progress_is_too_large_one_warning_tells(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "weir")
+    outbox = Outbox(10, 1 << 20, largest_bytes=200, complaints=Complaints())
+    for run_id in ("a", "a", "b"):
+        put(outbox, body=f'"{"x" * 300}"', run_id=run_id)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text[-5:] for text in told] == ["run a", "run b"]
+    assert "larger than any request (200)" in told[0]
 
 
 def test_a_request_is_bounded_in_events_and_bytes_but_never_empty() -> None:
