@@ -21,7 +21,7 @@ NAMES = FileOptions(latest_first=False, file_name_only=True)
 MINIMUM = Limit("min_rows", 100, 5000)
 BOTH = Limit("composite", parts=(MINIMUM, Limit("rows", 500)))
 #: Paimon's, which counts the minimum of what the other limits let it see.
-PAIMON = "org.apache.paimon.spark.sources.PaimonMicroBatchStream"
+(PAIMON,) = sources.PAIMON.classes
 FILES_AND_MINIMUM = Limit("composite", parts=(Limit("files", 1000), MINIMUM))
 
 
@@ -44,6 +44,8 @@ FILES_AND_MINIMUM = Limit("composite", parts=(Limit("files", 1000), MINIMUM))
         (ALL, KAFKA_V1, None, ""),
         (BOTH, KAFKA_V1, None, sources.MINIMUM_OFFSETS),
         (FILES_AND_MINIMUM, PAIMON, None, sources.MINIMUM),
+        (Limit("rows", 5), PAIMON, None, sources.BEGINS_ANEW),
+        (Limit("files", 5), PAIMON, None, sources.BEGINS_ANEW),
         (BOTH, "some.other.Stream", None, sources.MINIMUM),
         (ALL, ICEBERG, AHEAD, sources.PLANNED_AHEAD),
         (Limit("files", 5), ICEBERG, AHEAD, ""),  # the run ends so without us, too
