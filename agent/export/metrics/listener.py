@@ -26,7 +26,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "weir_listener_dropped_events_total",
         "Events that the driver's full queue dropped.",
         lambda view: view.listener.dropped_total,
-        note="The listener's own count since it started.",
+        note="The listener's own count since it started; also of those too large or unreadable.",
     ),
     LISTENER.counter(
         "weir_listener_callbacks_total",
