@@ -759,6 +759,26 @@ def test_where_executors_come_and_go_with_each_batch_they_tell_what_it_costs() -
     assert cost["shop", "orders"].sizing.work.slots == 7
 
 
+@pytest.mark.parametrize("begins", ["empty", "replayed", "found"])
+def test_a_query_that_never_had_a_steady_batch_is_heard_and_learned_of(begins: str) -> None:
+    """Its first batch with rows is held against nothing: nobody knows yet what one costs."""
+    world = World(executors="off")
+    if begins == "empty":
+        world.batch(0.0)
+    elif begins == "replayed":
+        world.heartbeat(running_seconds=1.0)
+        world.send(world.driver.terminated("killed"))
+        world.driver.run_id = "r-2"
+        world.batch(100.0)
+    for number in range(40):
+        receipt = world.batch(100.0, steady=False, slots=2 + number % 2)
+        assert receipt.accepted == 1
+    query = world.fleet._roster["shop", "orders"]
+    assert query.totals.replayed_rows == (1000 if begins == "replayed" else 0)
+    assert query.totals.rows == 40_000 + query.totals.replayed_rows
+    assert query.sizing.cost.batches > 30
+
+
 def test_executors_that_weir_asks_for_come_to_an_end_however_slowly() -> None:
     """One by one over six batches: one trial still, from the number before the first."""
     world = World()

@@ -354,8 +354,7 @@ class Cost(msgspec.Struct):
                 *(p0 + u0 * u0, p1 + u0 * u1, p2 + u0 * u2),
                 *(p3 + u1 * u1, p4 + u1 * u2, p5 + (u2 * u2 if one.bent else 0.0)),
             )
-        if self.bank:
-            self.merge()
+        self.merge()
 
     def _first_was_slow(self, rows: float, seconds: float) -> bool:
         """Whether a second batch of about the first's size shows that the first paid for more."""
@@ -385,7 +384,12 @@ class Cost(msgspec.Struct):
         return below, above
 
     def merge(self, chances: list[float] | None = None) -> None:
-        """Decides by all histories, each by its weight, or by the chance given for each."""
+        """Decides by all histories, each by its weight, or by the chance given for each.
+
+        Before the first batch that teaches there are none, and nothing is believed.
+        """
+        if not self.bank:
+            return
         if chances is None:
             chances = [math.exp(one.weight) for one in self.bank]
         mean, self.covariance = _mixture(self.bank, chances)
