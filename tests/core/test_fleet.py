@@ -248,6 +248,39 @@ def test_what_a_source_without_a_limit_reads_is_what_arrives_where_it_has_none_o
     assert (view.required_capacity_ratio is not None) == known
 
 
+@pytest.mark.parametrize(
+    ("description", "source_class", "counts"),
+    [
+        ("KafkaV2[Subscribe[orders]]", "", True),
+        ("KafkaSourceV1[Subscribe[orders]]", KAFKA.classes[1], True),
+        ("", "", True),  # nothing is told of it
+        ("org.apache.spark.sql.eventhubs.EventHubsSource@5c1f3d", "", False),
+        ("", "org.apache.spark.sql.eventhubs.EventHubsSource", False),
+        ("PythonStreamingSourceV2", "", False),
+    ],
+)
+def test_offsets_that_look_like_kafkas_tell_what_waits_of_kafka_alone(
+    description: str, source_class: str, *, counts: bool
+) -> None:
+    """Of Event Hubs' connector Spark tells as the newest offset what a batch was planned up to."""
+    world = World(Policy(default=QueryPolicy(target_seconds=5.0)))
+    for number in range(10):
+        start, end = ({"orders": {"0": 8000 * at}} for at in (number, number + 1))
+        source = {"description": description, "numInputRows": 8000, "startOffset": start}
+        source |= {"endOffset": end, "latestOffset": end}
+        event = world.driver.progress(8000, 3.0, limit=None, backlog=None, sources=[source])
+        event["limits"][0] |= {"control": "advice", "source_class": source_class, "admitted": 8000}
+        world.send(event)
+    view = world.view()
+    expected = 0.0 if counts else None
+    assert (view.backlog_rows, view.sources[0].backlog) == (expected, expected)
+    if source_class or counts:
+        assert (view.arrival_rows_per_second is not None) == counts
+        assert (view.required_capacity_ratio is not None) == counts
+    query = world.fleet._roster[KEY]
+    assert query.sources[0].admitted == 8000
+
+
 def test_whole_chunks_of_which_nobody_says_what_is_left_are_let_in_again() -> None:
     """After a calm the limit is low; a batch stays below it by a chunk, and nobody says why."""
     world = World(Policy(default=QueryPolicy(target_seconds=5.0)))

@@ -238,3 +238,18 @@ def test_rows_that_spark_counts_otherwise_are_no_arrivals(rows_each: float) -> N
     one = caught_up(rows_each, latest_grows=1000)
     assert one["arrival_rows_per_second"] == pytest.approx(1000 * rows_each, rel=0.25)
     assert one["surely_required_ratio"] < 0.6
+
+
+def test_offsets_that_only_look_like_kafkas_tell_nothing_of_what_arrives() -> None:
+    """Event Hubs' own connector: its newest offset is the one that a batch was planned up to."""
+    lines = [*made.opening(), made.started()]
+    for number in range(60):
+        start, time = 10_000 * number, made.BASE + 10.0 * number
+        read = kafka(start, start + 10_000, start + 10_000)
+        read["description"] = "org.apache.spark.sql.eventhubs.EventHubsSource@5c1f3d"
+        lines.append(batch(number, 10_000, 2.0, time, read, made.RUN))
+    told = judged([[line.strip() for line in lines]])
+    assert {one["backlog_rows"] for one in of(told, rows.BATCHES)} == {None}
+    (one,) = of(told, rows.RECOMMENDATIONS)
+    assert one["arrival_rows_per_second"] is None
+    assert one["required_capacity_ratio"] is None

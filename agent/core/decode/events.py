@@ -21,6 +21,7 @@ from agent.core.decode.kafka_offsets import (
     Offsets,
     admitted_rows,
     grown,
+    is_kafka,
     parse_offsets,
     position_of,
     remaining_rows,
@@ -36,6 +37,7 @@ from agent.core.measure.state_store import (
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.delta import offset_of
 from spark_listener.redact import both_ends, redact, redact_again, redact_conf, redact_long
+from spark_listener.sources import known
 from spark_listener.wire import (
     LONGEST_APPLICATION_NAME,
     MAX_EVENTS_PER_REQUEST,
@@ -457,7 +459,7 @@ def decode_event(data: Mapping[str, Any], sequence: int) -> Event:
 
 def decode_progress(body: Mapping[str, Any]) -> Progress:
     """A StreamingQueryProgress object; raises ValueError where id, runId or timestamp fail."""
-    return _progress(_body_looked_at(body))
+    return _progress(_body_looked_at(body), [])
 
 
 def _looked_at(data: object) -> _EventObject:
@@ -508,8 +510,8 @@ def _event(data: _EventObject, sequence: int) -> Event:
     if kind == "started":
         read = _started(body, decode_limits(data.limits or None, "limits"))
     elif kind == "progress":
-        progress = _progress(body)
         limits = decode_limits(data.limits, "limits")
+        progress = _progress(body, limits)
         read = ProgressEvent(progress, limits, batch_work(data.work), _trigger(data.trigger))
     elif kind == "heartbeat":
         read = _heartbeat(body)
@@ -534,7 +536,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
     )
 
 
-def _progress(body: _EventBody) -> Progress:
+def _progress(body: _EventBody, limits: list[SourceLimit]) -> Progress:
     query_id, run_id = _body_ids(body)
     stamp = body.timestamp
     if not isinstance(stamp, str):
@@ -551,7 +553,9 @@ def _progress(body: _EventBody) -> Progress:
     seconds = durations.pop("triggerExecution", None)
     if seconds is None:
         seconds = _seconds(body.batch_duration)
-    sources = [_source(item) for item in (body.sources or [])[:MOST_PARTS]]
+    classes = {one.source: one.source_class for one in limits}
+    told = (body.sources or [])[:MOST_PARTS]
+    sources = [_source(item, classes.get(index, "")) for index, item in enumerate(told)]
     event_time = _mapping(body.event_time)
     rows = _count(body.num_input_rows)
     if rows is None and sources and all(source.rows is not None for source in sources):
@@ -683,10 +687,14 @@ def _executors(said: object) -> Executors | None:
     )
 
 
-def _source(item: _SourceBody) -> SourceProgress:
+def _source(item: _SourceBody, source_class: str) -> SourceProgress:
     start = parse_offsets(item.start_offset)
     end = parse_offsets(item.end_offset)
-    latest = parse_offsets(item.latest_offset)
+    description = _described(item.description)
+    # Of one of which nothing is told the shape of its offsets has to do.
+    told = description or source_class
+    of_kafka = not told or known(source_class).kafka_offsets or is_kafka(description)
+    latest = parse_offsets(item.latest_offset) if of_kafka else None
     metrics = item.metrics if isinstance(item.metrics, dict) else {}
     admitted, backlog = admitted_rows(start, end), remaining_rows(end, latest)
     unit: Unit = "rows"
@@ -698,14 +706,14 @@ def _source(item: _SourceBody) -> SourceProgress:
         elif unit == "bytes":
             admitted = None
     return SourceProgress(
-        _described(item.description),
+        description,
         _count(item.num_input_rows),
         admitted,
         backlog,
         {str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]},
         position_of(start),
         position_of(end),
-        end,
+        end if of_kafka else None,
         unit,
         "exact" if told_whole(metrics) else "lower",
         grown(start, end),

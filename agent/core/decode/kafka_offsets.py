@@ -17,6 +17,8 @@ Offsets = dict[tuple[str, str], int]
 #: In no name of a topic, of Apache's broker or of others that speak so; ``project#store`` is
 #: Alibaba's LogHub, which counts seconds.
 _NO_TOPIC: Final = "#"
+#: How Spark describes its sources for Kafka: ``KafkaV2[Subscribe[orders]]``.
+_OF_KAFKA: Final = re.compile(r"Kafka\w*(\[|\Z)")
 #: How Spark describes a source with the option ``assign``: ``KafkaV2[Assign[orders-0, orders-1]]``.
 _ASSIGNED: Final = re.compile(r"\w+\[Assign\[")
 
@@ -75,6 +77,16 @@ def parse_offsets(value: object) -> Offsets | None:
                 return None
             offsets[topic, partition] = offset
     return offsets
+
+
+def is_kafka(description: str) -> bool:
+    """Whether a source is Spark's for Kafka, as it describes itself.
+
+    Others' offsets may look alike: what they count nobody knows, and Spark tells as the newest
+    offset of some the one that a batch was planned up to (every ``Source`` of its first interface,
+    as Event Hubs' own connector).
+    """
+    return _OF_KAFKA.match(description) is not None
 
 
 def is_assigned(description: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.decode.kafka_offsets import is_kafka
 from agent.core.measure.decaying import LATELY_SECONDS, SteppingRate
 from agent.core.measure.lanes import Lanes
 from spark_listener.sources import known, reads_all
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 RATIO_GAIN: Final = 0.3
 #: The class of a source of which only a log tells: whether a limit held, nobody knows.
 UNTOLD: Final = "untold"
-_OF_KAFKA: Final = re.compile(r"Kafka\w*(\[|\Z)")
 
 
 class Source(msgspec.Struct):
@@ -80,8 +79,7 @@ class Source(msgspec.Struct):
     @property
     def of_kafka(self) -> bool:
         """Whether it is Spark's for Kafka, by its class or as it describes itself."""
-        by_class = known(self.source_class).kafka_offsets
-        return by_class or _OF_KAFKA.match(self.description) is not None
+        return known(self.source_class).kafka_offsets or is_kafka(self.description)
 
     @property
     def controllable(self) -> bool:
