@@ -23,5 +23,6 @@ class Ended:
     settings: QueryPolicy  # the policy's for this query
     beside: Beside | None = None  # the queries that run beside it in its application
     work: BatchWork | None = None  # its stages, where they were looked at
+    asks: bool = True  # whether Weir does for executors where they are on, as far as is known
     replayed: bool = False  # it ran before under another run
     changed: bool = False  # it shows that the cost of batches has changed

@@ -167,10 +167,13 @@ def progress(
     time: float,
     policy: Policy,
     beside: pool.Beside | None = None,
+    *,
+    asks: bool = True,
 ) -> QueryStateName | None:
     """A batch that ended: measure, learn, decide. None where it belongs to a run before.
 
-    ``beside``: the queries that run beside it in its application, where there are some.
+    ``beside``: the queries that run beside it in its application, where there are some. ``asks``:
+    whether Weir asks for executors in it, where they are on.
     """
     batch = event.progress
     if batch.run_id in query.run.past_runs:
@@ -196,6 +199,7 @@ def progress(
         settings,
         beside,
         event.work,
+        asks,
     )
     for step in ENDED:
         step(query, ended)

@@ -779,6 +779,29 @@ def test_a_query_that_never_had_a_steady_batch_is_heard_and_learned_of(begins: s
     assert query.sizing.cost.batches > 30
 
 
+@pytest.mark.parametrize(
+    ("policy", "note", "learned"),
+    [
+        ({}, "", False),
+        ({}, "spark.dynamicAllocation.enabled is on", True),
+        ({"mode": "dry-run"}, "", True),
+        ({"maximum_executors": None}, "", True),
+        ({"executors": "dry-run"}, "", True),
+    ],
+)
+def test_batches_on_executors_that_come_and_go_teach_unless_weir_asks_for_these(
+    policy: dict[str, Any], note: str, *, learned: bool
+) -> None:
+    """As Spark's own dynamic allocation has it, beside which nothing is asked for."""
+    world = World(note=note, **policy)
+    for number in range(40):
+        world.present = 2 + number % 2
+        world.heartbeat()
+        world.batch(150.0, steady=number == 0)
+    batches = world.fleet._roster["shop", "orders"].sizing.cost.batches
+    assert batches == (37 if learned else 1)
+
+
 def test_executors_that_weir_asks_for_come_to_an_end_however_slowly() -> None:
     """One by one over six batches: one trial still, from the number before the first."""
     world = World()

@@ -13,7 +13,7 @@ from agent.core.judgement import ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
     from agent.core.fleet.liveness import Wakefulness
-    from agent.core.fleet.replies import Replies
+    from agent.core.fleet.replies import Agreement, Replies
     from agent.core.fleet.roster import Roster
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
@@ -61,6 +61,7 @@ class _Cluster(msgspec.Struct):
     told: Executors
     scaler: Scaler
     own: int  # executors that it has without us
+    asks: bool = True  # whether Weir did as it replied last; an agent before this one may have
     bound: str = "enough"
     seen_time: float | None = None  # when the needs were added up last
     looked_time: float | None = None  # when it was asked last whether all rest
@@ -181,10 +182,10 @@ class Clusters:
             scaler.hold(time)
             return
         moves = max([one.sizing.work.move_seconds for one in live])
-        acting = (agreed.mode, agreed.flaw) == ("on", "") and not known.told.note
         wanted = known.scaler.wanted
         # Where nothing is asked for, what was wanted counts as there.
-        present = known.told.present if acting or wanted is None else wanted
+        acts = self._acts(known, agreed)
+        present = known.told.present if acts or wanted is None else wanted
         if len(found) < len(asking):
             # Of one query nothing is known yet: it may need whatever the others do not.
             roomy = max(roomy, present, known.own)
@@ -207,6 +208,16 @@ class Clusters:
             in_vain_from=None if back is None else _executors(back, each),
         )
 
+    def asks(self, application_id: str) -> bool:
+        """Whether Weir asks for executors where they are on, as far as is known."""
+        known = self._known.get(application_id)
+        return known is None or known.asks
+
+    @staticmethod
+    def _acts(known: _Cluster, agreed: Agreement) -> bool:
+        """Whether what is wanted is asked for: else it is only told."""
+        return (agreed.mode, agreed.flaw) == ("on", "") and not known.told.note
+
     def order(self, application_id: str, now: float) -> ExecutorsOrder | None:
         """What the driver is told; None: nothing, and what was asked for stays."""
         known = self._known.get(application_id)
@@ -215,6 +226,7 @@ class Clusters:
         agreed = self._replies.agreement(application_id)
         if self._deserted(known, application_id, now, lives=agreed.lives):
             return None
+        known.asks = self._acts(known, agreed)
         if agreed.flaw and agreed.mode == "on":
             return None  # a slip of the pen takes nothing from a job
         if agreed.mode != "on":

@@ -270,7 +270,8 @@ class Fleet:
         query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
             body = _at(body, query.clock.set_seconds, time)
-            spent = judge.progress(query, body, time, policy, self._pools.beside(query))
+            beside, asks = self._pools.beside(query), self._clusters.asks(application.id)
+            spent = judge.progress(query, body, time, policy, beside, asks=asks)
             if spent is not None:
                 self._brokers.note_read(query, body.progress)
             if spent in {"busy", "backpressured"}:

@@ -217,7 +217,7 @@ def work(query: Query, ended: Ended) -> None:
 
 def _goes_on_so(query: Query, ended: Ended) -> bool:
     """Whether executors come and go with its batches; those that Weir asks for come to an end."""
-    asked = ended.settings.executors == "on"
+    asked = ended.settings.executors == "on" and ended.asks
     return not asked and query.sizing.unsteady_batches >= MOST_UNSTEADY
 
 
