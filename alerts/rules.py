@@ -112,6 +112,7 @@ _DEADLINE = series("weir_checkpoint_deadline_seconds")
 _NEEDED = series("weir_required_capacity_ratio")
 _MORE_EXECUTORS = f"max without (bound) ({series('weir_executors_bound', bound='maximum')}) == 1"
 _ASKS = f"and max without (mode) ({series('weir_executors_mode', mode='on')}) == 1"
+_ALL_PRESENT = f"and {series('weir_executors_present')} >= {series('weir_executors_wanted')}"
 _ALIVE = f"and ({_UP} == 1)"
 _OF_STATE_ALIVE = f"and {of_query('weir_lag_state')} ({_UP} == 1)"
 _ETA = series("weir_checkpoint_deadline_eta_seconds")
@@ -430,10 +431,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         says="the most executors that Weir may ask for do not suffice",
-        expression=f"{_MORE_EXECUTORS} {_ASKS}",
+        expression=f"{_MORE_EXECUTORS} {_ASKS} {_ALL_PRESENT}",
         hold="15m",
         why="Weir asks at once, and executors are there within minutes: a quarter of an hour "
-        "leaves out a burst and their start. Kept for as long: a small batch needs fewer.",
+        "leaves out a burst and their start. Where the cluster gives fewer than are asked for, a "
+        "higher maximum brings none. Kept for as long: a small batch needs fewer.",
         keep="15m",
         summary=f"{_QUERY}: the most executors that Weir may ask for do not suffice",
         description="More executors would digest what arrives inside the target, but "

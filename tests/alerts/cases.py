@@ -62,6 +62,10 @@ _OF_QUERY: Final = {**LABELS, "application": "orders", "query": "enrich"}
 _OF_QUERY_ANYWHERE: Final = {k: v for k, v in _OF_QUERY.items() if k != "instance"}
 _MORE: Final = {q("weir_backlog_estimated_rows"): "0+6000x120"}
 _UP: Final = {q("weir_query_up"): "1x120"}
+_ALL_PRESENT: Final = {
+    q("weir_executors_present"): "8x130",
+    q("weir_executors_wanted"): "8x130",
+}
 _JOB: Final = {"cluster": "eu", "namespace": "streams", "job": "weir"}
 _NEARS_ITS_LIMIT: Final = (
     "It and what shares its limit hold 230.4MiB, more than 90 % of what they may have."
@@ -667,6 +671,7 @@ CASES: Final[tuple[Case, ...]] = (
                 {
                     q("weir_executors_bound", bound="maximum"): "0x4 1x20 0x100",
                     q("weir_executors_mode", mode="on"): "1x130",
+                    **_ALL_PRESENT,
                 },
                 20,
                 25,
@@ -712,6 +717,7 @@ CASES: Final[tuple[Case, ...]] = (
         fires={
             q("weir_executors_bound", bound="maximum"): "0x4 1x120",
             q("weir_executors_mode", mode="on"): "1x130",
+            **_ALL_PRESENT,
         },
         at=20,
         labels=_OF_QUERY,
@@ -723,15 +729,24 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_executors_bound", bound="maximum"): "0x120",
                 q("weir_executors_bound", bound="tasks"): "1x120",
                 q("weir_executors_mode", mode="on"): "1x120",
+                **_ALL_PRESENT,
             },
             {  # a burst
                 q("weir_executors_bound", bound="maximum"): "0x4 1x14 0x100",
                 q("weir_executors_mode", mode="on"): "1x120",
+                **_ALL_PRESENT,
             },
             {  # nobody asks for any
                 q("weir_executors_bound", bound="maximum"): "1x120",
                 q("weir_executors_mode", mode="dry-run"): "1x120",
                 q("weir_executors_mode", mode="on"): "0x120",
+                **_ALL_PRESENT,
+            },
+            {  # the cluster's queue gives three of eight
+                q("weir_executors_bound", bound="maximum"): "1x120",
+                q("weir_executors_mode", mode="on"): "1x120",
+                q("weir_executors_present"): "3x120",
+                q("weir_executors_wanted"): "8x120",
             },
         ),
     ),

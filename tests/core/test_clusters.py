@@ -517,6 +517,7 @@ def test_where_the_number_cannot_be_changed_it_is_only_told() -> None:
     assert world.run(200.0).executors is None
     assert world.view.wanted == 3
     assert world.view.note.startswith("a local master")
+    assert world.view.mode == "dry-run"  # beside dynamic allocation, too, no maximum is reached
 
 
 def test_no_more_than_the_maximum_and_that_is_said() -> None:

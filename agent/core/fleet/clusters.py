@@ -266,13 +266,14 @@ class Clusters:
         known = self._known.get(application_id)
         if known is None:
             return None
-        mode, flaw, *_ = self._replies.agreement(application_id)
+        agreed = self._replies.agreement(application_id)
+        mode, flaw = agreed.mode, agreed.flaw
         told, need, work = known.told, query.sizing.need, query.sizing.work
         last, vain = work.brought, None
         if last is not None and in_vain(last):
             vain = InVain(last.before, last.slots, last.rows_ratio)
         return ExecutorsView(
-            mode="dry-run" if flaw and mode == "on" else mode,
+            mode="dry-run" if mode == "on" and not self._acts(known, agreed) else mode,
             present=told.present,
             slots=told.slots,
             wanted=known.scaler.wanted,

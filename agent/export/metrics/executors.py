@@ -61,7 +61,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         Label("mode", MODES),
         _of(lambda one: one.mode),
         running=True,
-        note="At most one is 1. The most cautious setting of the application's queries.",
+        note="At most one is 1. The most cautious setting of the application's queries; `dry-run` "
+        "where it is `on` and Weir cannot ask, as beside Spark's dynamic allocation.",
         not_shown="it changes by hand; the page says it",
     ),
     QUERY.states(
