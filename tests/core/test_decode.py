@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agent.core.decode.events import (
     MOST_PARTS,
     MOST_RUNNING,
+    HeartbeatEvent,
     MalformedRequest,
     ProgressEvent,
     TooManyEvents,
@@ -77,7 +78,8 @@ def test_an_envelope_that_cannot_be_used_says_what_and_where(body: bytes, says: 
         ({"body": {**PROGRESS, "timestamp": "soon"}}, "body.timestamp"),
         ({"limits": {}}, "limits"),
         ({"limits": [{"source": -1, "unit": "rows"}]}, "limits[0].source"),
-        ({"limits": [{"source": 0, "unit": "cows"}]}, "limits[0].unit"),
+        ({"limits": [{"source": 0, "unit": 3}]}, "limits[0].unit"),
+        ({"limits": [{"source": 0}]}, "limits[0].unit"),
         ({"sequence": 0}, "sequence"),
         ({"sequence": True}, "sequence"),
         ({"sequence": 1.5}, "sequence"),
@@ -224,6 +226,26 @@ def test_more_events_than_a_request_may_hold_are_not_looked_at(
     monkeypatch.setattr("agent.core.decode.events._looked_at", None)
     with pytest.raises(TooManyEvents, match="501 events"):
         decode_request(driver.body(*most, 0))  # type: ignore[arg-type]
+
+
+def test_a_word_of_a_newer_driver_silences_nothing_but_what_it_is_about() -> None:
+    """A heartbeat is of all queries of a driver: refused, it lets all of them count as gone."""
+    driver = Driver()
+    known = {"source": 0, "unit": "rows", "limit": 5}
+    newer = {"source": 1, "unit": "splits", "limit": 5}
+    told = [known | {"backlog_bound": bound} for bound in ("exact", "lower", "upper", None)]
+    beat = driver.heartbeat(limits=[newer, *told])
+    beat["body"]["queries"].append({"id": "q-2", "runId": "r-2", "limits": [newer]})
+    request = decode_request(driver.body(beat, driver.progress(1, 1.0, limits=[known, newer])))
+    assert request.refused == []
+    (_, heard), (_, batch) = request.events
+    assert isinstance(heard.body, HeartbeatEvent)
+    assert isinstance(batch.body, ProgressEvent)
+    first, second = heard.body.queries
+    assert [one.source for one in first.limits] == [0, 0, 0, 0]
+    assert [one.backlog_bound for one in first.limits] == ["exact", "lower", "lower", "exact"]
+    assert second.limits == []
+    assert [one.source for one in batch.body.limits] == [0]
 
 
 def test_of_a_query_no_more_parts_are_looked_at_than_there_may_be() -> None:

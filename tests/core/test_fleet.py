@@ -1523,3 +1523,17 @@ def test_judgements_are_the_contracts_lines() -> None:
         "spiral",
         "failure",
     ]
+
+
+def test_a_query_whose_source_is_limited_in_a_newer_driver_s_unit_is_followed_and_not_steered() -> (
+    None
+):
+    world = World()
+    entry = {"source": 0, "unit": "splits", "limit": 500, "configured": 500, "backlog": 7}
+    for _ in range(20):
+        world.send(world.driver.heartbeat(world.driver.batch_id + 1, 1.0, limits=[entry]))
+        receipt = world.send(world.driver.progress(500, 9.0, limits=[entry]))
+        assert (receipt.refused, receipt.grants) == ([], [])
+    view = world.view()
+    assert (view.up, view.sources[0].backlog) == (True, None)
+    assert world.fleet._roster[KEY].totals.rows == 20 * 500

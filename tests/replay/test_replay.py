@@ -373,7 +373,7 @@ def line_with(path: str, value) -> bytes:
         (line_with("body.durationMs", []), "body.durationMs:"),
         (line_with("body.sources.0.numInputRows", True), "body.sources[0].numInputRows:"),
         (line_with("limits", [{"source": 0, "unit": "rows", "limit": -3}]), "limits[0].limit:"),
-        (line_with("limits", [{"source": 0, "unit": "cats"}]), "limits[0].unit:"),
+        (line_with("limits", [{"source": 0, "unit": 3}]), "limits[0].unit:"),
         (
             b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"}',
             "progress:",

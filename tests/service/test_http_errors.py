@@ -94,7 +94,7 @@ BAD_EVENTS: dict[str, tuple[Any, str]] = {
     "no ids": ({**wire.progress(1), "body": {}}, "body.id"),
     "limits an object": ({**wire.progress(1), "limits": {}}, "limits"),
     "unit wrong": (
-        {**wire.progress(1), "limits": [{"source": 0, "unit": "pages"}]},
+        {**wire.progress(1), "limits": [{"source": 0, "unit": None}]},
         "limits[0].unit",
     ),
 }
