@@ -20,7 +20,7 @@ from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
 from agent.core.fleet.senders import LOG_INSTANCE
 from agent.service.history import POINTS, History, Piece
 from agent.service.log import Rarely
-from agent.service.store import Store, StoreFailed
+from agent.service.store import Store, StoreDamaged, StoreFailed
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Request
@@ -54,7 +54,10 @@ class Keeper:
     """One thread owns it. Times are epoch seconds."""
 
     def __init__(self, policy: Policy, store: Store, *, started_time: float) -> None:
-        """Takes up what the store holds; sets it aside, with a log line, where none can be read."""
+        """Takes up what the store holds; sets it aside where it was read and none is of use.
+
+        Raises StoreFailed where it was not read.
+        """
         self._policy = policy
         self._store = store
         self._started_time = started_time
@@ -68,7 +71,7 @@ class Keeper:
         self.write_failures_total = 0
         try:
             self.fleet, self.restored_parts = self._read()
-        except StoreFailed as error:
+        except StoreDamaged as error:
             store.abandon_contents(str(error))
             self.fleet, self.restored_parts = Fleet(policy, started_time=started_time), 0
         self.fleet.wake()
@@ -205,12 +208,13 @@ class Keeper:
 
         What cannot be read is passed over, and learned anew. An order for one query stands in its
         part alone: of that they are kept, and where they cannot be read either, it stays
-        on the disk until the query is heard of again. Raises StoreFailed where no part can be read.
+        on the disk until the query is heard of again. Raises StoreFailed, and StoreDamaged where no
+        part can be read.
         """
         parts = self._store.load()
         fleet = Fleet.restore(self._policy, parts, started_time=self._started_time)
         if parts and len(fleet.unreadable) == len(parts):
-            raise StoreFailed("; ".join(set(fleet.unreadable.values())))
+            raise StoreDamaged("; ".join(set(fleet.unreadable.values())))
         for part, why in fleet.unreadable.items():
             _log.error("a part of the saved state cannot be read: left out", part=part, cause=why)
         for part, why in fleet.learned_anew.items():
@@ -311,5 +315,5 @@ class Keeper:
         try:
             saved = self._store.mark(_ORDERS_MARK)
             return [] if saved is None else msgspec.json.decode(saved, type=list[OrderRecord])
-        except (StoreFailed, msgspec.MsgspecError):
+        except (StoreDamaged, msgspec.MsgspecError):
             return []

@@ -35,7 +35,7 @@ from agent.service.kafka_watch import KafkaWatch
 from agent.service.keeper import Keeper
 from agent.service.recorder import Recorder
 from agent.service.stages import Stages
-from agent.service.store import Store, StoreInUse, StoreUnusable
+from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
 from agent.service.timers import Certificate, Timers
 from agent.sources import kafka
 from agent.sources.kafka_groups import GroupWriter
@@ -74,7 +74,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             held.callback(recorder.close)
         clock = Clock()
         started_time = clock()
-        keeper = Keeper(settings.policy(), store, started_time=started_time)
+        keeper = _keeper(settings, store, started_time)
         _say_state(store, keeper)
         held.callback(lambda: keeper.close(clock()))
         auditor = Auditor(folder_every_seconds=settings.audit_folder_seconds, clock=clock)
@@ -280,6 +280,13 @@ def _store(settings: Settings) -> Store:
         return Store(settings.state_dir, durability=settings.durability)
     except (StoreInUse, StoreUnusable) as error:
         raise ConfigError(f"state_dir: {error}") from None
+
+
+def _keeper(settings: Settings, store: Store, started_time: float) -> Keeper:
+    try:
+        return Keeper(settings.policy(), store, started_time=started_time)
+    except StoreFailed as error:
+        raise ConfigError(f"state_dir: {store.path}: {error}") from None
 
 
 def _kafka_options(settings: Settings) -> dict[str, str]:

@@ -25,6 +25,8 @@ APPLICATION_ID: Final = 0x57454952
 FILE_NAME: Final = "state.sqlite"
 LOCK_NAME: Final = "agent.lock"
 NO_MARKS: Final[Mapping[str, bytes]] = MappingProxyType({})
+#: What `PRAGMA quick_check` says of a page that the disk did not give, as if that were damage.
+_UNREAD: Final = ("unable to get the page", "failed to get page")
 _SET_MARK: Final = (
     "INSERT INTO marks (name, value) VALUES (?, ?)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
@@ -41,6 +43,10 @@ class StoreUnusable(Exception):  # noqa: N818
 
 class StoreFailed(Exception):  # noqa: N818
     """A write or read failed: nothing of it was kept."""
+
+
+class StoreDamaged(StoreFailed):
+    """What is saved was read, and is of no use: it will be of none the next time either."""
 
 
 class Store:
@@ -71,11 +77,11 @@ class Store:
             raise StoreUnusable(_said_of_a_full_disk(directory) or said) from None
 
     def load(self) -> list[Change]:
-        """Every part as last committed. Raises StoreFailed."""
+        """Every part as last committed. Raises StoreFailed, and StoreDamaged."""
         try:
             rows = self._database.execute("SELECT part, data FROM parts ORDER BY part").fetchall()
         except sqlite3.Error as error:
-            raise StoreFailed(str(error)) from None
+            raise (StoreDamaged if _is_damage(error) else StoreFailed)(str(error)) from None
         return [Change(str(part), bytes(data)) for part, data in rows]
 
     def write(self, changes: Iterable[Change], marks: Mapping[str, bytes] = NO_MARKS) -> None:
@@ -106,13 +112,13 @@ class Store:
             raise StoreFailed(str(error)) from None
 
     def mark(self, name: str) -> bytes | None:
-        """What the service itself keeps beside the fleet's parts. Raises StoreFailed."""
+        """What the service itself keeps beside the fleet's parts. As ``load`` raises."""
         try:
             row = self._database.execute(
                 "SELECT value FROM marks WHERE name = ?", (name,)
             ).fetchone()
         except sqlite3.Error as error:
-            raise StoreFailed(str(error)) from None
+            raise (StoreDamaged if _is_damage(error) else StoreFailed)(str(error)) from None
         return None if row is None else bytes(row[0])
 
     def probe(self) -> None:
@@ -171,7 +177,7 @@ class Store:
         try:
             return self._open()
         except (sqlite3.DatabaseError, _Foreign) as error:
-            if isinstance(error, sqlite3.OperationalError) and _passing(error):
+            if isinstance(error, sqlite3.Error) and not _is_damage(error):
                 raise
             self._set_aside(path, str(error))
             return self._open()
@@ -235,7 +241,9 @@ def _prepare(database: sqlite3.Connection, durability: str) -> None:
     if tables:
         (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
-            raise sqlite3.DatabaseError(str(found))
+            unread = any(words in found for words in _UNREAD)
+            said = found.splitlines()[-1]
+            raise (sqlite3.OperationalError if unread else sqlite3.DatabaseError)(said)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     database.execute("PRAGMA cache_size = -512")  # kB; parts are written, and read once
@@ -279,9 +287,9 @@ def _said_of_a_full_disk(directory: Path) -> str | None:
     )
 
 
-def _passing(error: sqlite3.OperationalError) -> bool:
-    """Locked, full, read-only, no permission: trouble of the moment, not of the file."""
-    text = str(error)
-    return any(
-        word in text for word in ("locked", "readonly", "read-only", "full", "unable", "I/O")
-    )
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Of the file: SQLITE_CORRUPT and SQLITE_NOTADB have no class of their own.
+
+    All else (locked, a page that was not read, read-only, no memory) may have passed the next time.
+    """
+    return type(error) is sqlite3.DatabaseError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -18,9 +19,11 @@ from agent.core.decode.events import Listener, decode_request
 from agent.core.fleet import Change, Fleet, Order
 from agent.core.judge import attention
 from agent.core.policy import Policy, QueryPolicy
+from agent.service.config import ConfigError, Settings
 from agent.service.history import POINTS
 from agent.service.keeper import FleetFull, Keeper, StateUnavailable
 from agent.service.recorder import Recorder
+from agent.service.run import _keeper, _store
 from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
 from tests.core.test_saved import flat
 from tests.service import wire
@@ -123,6 +126,57 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     assert again.set_aside is not None
     assert again.load() == []
     again.close()
+
+
+class Unread(sqlite3.Connection):
+    """A disk that does not give what is asked of it, once."""
+
+    failing: tuple[str, str] | None = None
+
+    def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+        if self.failing is None or not sql.startswith(self.failing[0]):
+            return super().execute(sql, *given)
+        said, type(self).failing = self.failing[1], None
+        if "page" in said:
+            return super().execute("SELECT ?", (said,))
+        raise sqlite3.OperationalError(said)
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        ("PRAGMA quick_check", "*** in database main ***\nPage 4: unable to get the page. error"),
+        ("PRAGMA quick_check", "Freelist: failed to get page 7"),
+        ("PRAGMA journal_mode", "locking protocol"),
+        ("SELECT count", "disk I/O error"),
+        ("SELECT part", "disk I/O error"),
+        ("SELECT value", "disk I/O error"),
+    ],
+)
+def test_what_was_not_read_is_not_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: tuple[str, str]
+) -> None:
+    """The kill switch is in it; the next agent may read it."""
+    one = keeper(Store(tmp_path))
+    one.control("*", "*", Order(who="kim", mode="off"), NOW)
+    one.close(NOW)
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, factory=Unread, **k))
+    monkeypatch.setattr(Unread, "failing", failing)
+
+    def start() -> None:
+        settings = Settings(state_dir=tmp_path)
+        with contextlib.closing(_store(settings)) as store:
+            _keeper(settings, store, NOW)
+
+    with pytest.raises(ConfigError, match=r"^state_dir: .*state.sqlite: [^\n]*$"):
+        start()
+    assert Unread.failing is None
+    assert not [path for path in tmp_path.iterdir() if "unreadable" in path.name]
+    again = keeper(Store(tmp_path))
+    assert again.fleet.mode == "off"
+    assert [order.who for order in again.orders] == ["kim"]
+    again.close(NOW)
 
 
 def test_other_programs_and_later_versions_files_are_set_aside(tmp_path: Path) -> None:
