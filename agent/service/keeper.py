@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from agent.core.decode.events import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent
-from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
+from agent.core.fleet import Fleet, Order, OrderRecord, Receipt, UnknownQuery
 from agent.core.fleet.senders import LOG_INSTANCE
 from agent.service.history import POINTS, History, Piece
 from agent.service.log import Rarely
@@ -24,7 +24,7 @@ from agent.service.store import Store, StoreDamaged, StoreFailed
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Request
-    from agent.core.fleet import Key, Order
+    from agent.core.fleet import Key
     from agent.core.judgement import Point, QueryView
     from agent.core.policy import Policy
 
@@ -38,6 +38,10 @@ UNSAVED_NOTE: Final = (
     "taken, but no driver hears of it before the state can be written again; what a job configured "
     "comes back by itself, and where it configured nothing the last limit stays: mend the disk, or "
     "end the agent where drivers have the plugin"
+)
+LATER_REASON: Final = (
+    "a later version saved the state, and not all that was ordered can be read in it: nothing is "
+    "regulated until somebody orders a mode (weir mode on or off)"
 )
 _log = structlog.get_logger("state")
 
@@ -56,6 +60,8 @@ class Keeper:
     def __init__(self, policy: Policy, store: Store, *, started_time: float) -> None:
         """Takes up what the store holds; sets it aside where it was read and none is of use.
 
+        Of what a later version saved the orders; where not all of them can be read, all is in
+        dry-run until somebody orders a mode: a switch that a person turned may be among them.
         Raises StoreFailed where it was not read.
         """
         self._policy = policy
@@ -69,13 +75,16 @@ class Keeper:
         self.history = History()
         self.writable = True
         self.write_failures_total = 0
+        self.orders: deque[OrderRecord] = deque(self._saved_orders(), ORDERS_KEPT)
         try:
+            if store.later_schema is not None:
+                self._begin_anew(store.later_schema)
             self.fleet, self.restored_parts = self._read()
         except StoreDamaged as error:
             store.abandon_contents(str(error))
+            self.orders.clear()
             self.fleet, self.restored_parts = Fleet(policy, started_time=started_time), 0
         self.fleet.wake()
-        self.orders: deque[OrderRecord] = deque(self._saved_orders(), ORDERS_KEPT)
 
     def receive(self, request: Request, now: float) -> Receipt:
         """Judges a request's events and commits. Raises StateUnavailable, FleetFull."""
@@ -221,6 +230,22 @@ class Keeper:
             said = "of a query only what was ordered can be read: all else is learned anew"
             _log.warning(said, part=part, cause=why)
         return fleet, len(parts) - len(fleet.unreadable)
+
+    def _begin_anew(self, later_schema: int) -> None:
+        """Makes what a later version saved this one's. Raises StoreFailed."""
+        policy, now = self._policy, self._started_time
+        try:
+            parts = self._store.load()
+            fleet = Fleet.restore_orders(policy, parts, started_time=now)
+            unread = "; ".join(set(fleet.unreadable.values()))
+        except StoreDamaged as error:
+            fleet, unread = Fleet(policy, started_time=now), str(error)
+        if unread:
+            order = Order(who="weir", mode="dry-run", reason=LATER_REASON)
+            self.orders.extend(fleet.control("*", "*", order, now))
+            _log.error(LATER_REASON, schema=later_schema, cause=unread)
+        changes = [change for change in fleet.changes() if change.data is not None]
+        self._store.begin_anew(changes, {_ORDERS_MARK: msgspec.json.encode(list(self.orders))})
 
     def _put_back(self) -> None:
         """The fleet as the disk has it. Raises StoreFailed, and is behind, where reading fails."""

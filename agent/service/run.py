@@ -375,7 +375,7 @@ def _say_state(store: Store, keeper: Keeper) -> None:
         return
     if store.set_aside is not None:
         path, why = store.set_aside
-        _log.error("the saved state is unusable: set aside, starting anew", file=path, cause=why)
+        _log.error("the saved state is unusable here: set aside", file=path, cause=why)
     _log.info("state", file=store.path, queries=len(keeper.fleet), parts=keeper.restored_parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -17,8 +18,9 @@ from agent.service.owned import only_ours
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Raised whenever an agent of the version before would lose something of what is saved now, orders
-#: above all: it sets such a file aside. Files of versions before are taken over.
+#: Raised whenever an agent of the version before would lose something of what is saved now: it
+#: keeps a copy of such a file and takes over of it what was ordered, as far as it can read that.
+#: Files of versions before are taken over.
 SCHEMA_VERSION: Final = 2
 #: "WEIR" in ASCII: tells our file from any other SQLite file.
 APPLICATION_ID: Final = 0x57454952
@@ -53,11 +55,16 @@ class Store:
     """One state directory, held alone; or a store in memory, which forgets with the process."""
 
     def __init__(self, directory: Path | None, *, durability: str = "normal") -> None:
-        """Raises StoreInUse, StoreUnusable. ``set_aside`` says if an unreadable file was moved."""
+        """Raises StoreInUse, StoreUnusable.
+
+        ``set_aside`` says where a file is now that was unreadable, or a copy of a later version's;
+        ``later_schema``: such a one is open, and nothing may be written before ``begin_anew``.
+        """
         self._directory = directory
         self._durability = durability
         self._lock: int | None = None
         self.set_aside: tuple[Path, str] | None = None
+        self.later_schema: int | None = None
         if directory is None:
             self.path: Path | None = None
             self._database = self._open()
@@ -78,6 +85,7 @@ class Store:
 
     def load(self) -> list[Change]:
         """Every part as last committed. Raises StoreFailed, and StoreDamaged."""
+        self._expect_columns("parts", "part", "data")
         try:
             rows = self._database.execute("SELECT part, data FROM parts ORDER BY part").fetchall()
         except sqlite3.Error as error:
@@ -113,6 +121,7 @@ class Store:
 
     def mark(self, name: str) -> bytes | None:
         """What the service itself keeps beside the fleet's parts. As ``load`` raises."""
+        self._expect_columns("marks", "name", "value")
         try:
             row = self._database.execute(
                 "SELECT value FROM marks WHERE name = ?", (name,)
@@ -120,6 +129,42 @@ class Store:
         except sqlite3.Error as error:
             raise (StoreDamaged if _is_damage(error) else StoreFailed)(str(error)) from None
         return None if row is None else bytes(row[0])
+
+    def _expect_columns(self, table: str, *columns: str) -> None:
+        """A later version may have others. Raises StoreFailed, and StoreDamaged."""
+        if self.later_schema is None:
+            return
+        try:
+            rows = self._database.execute(f"PRAGMA table_info({table})").fetchall()
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from None
+        if not {*columns} <= {row[1] for row in rows}:
+            raise StoreDamaged(f"it has no {table} as this version writes them")
+
+    def begin_anew(self, changes: Iterable[Change], marks: Mapping[str, bytes]) -> None:
+        """Makes a later version's file one of this, with these parts, or leaves it as it is.
+
+        In one transaction, as it holds the orders: none is lost where the agent is killed here.
+        Raises StoreFailed.
+        """
+        database = self._database
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            tables = database.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            ).fetchall()
+            for (name,) in tables:
+                database.execute(f'DROP TABLE "{name}"')
+            _make_tables(database)
+            for change in changes:
+                database.execute("INSERT INTO parts VALUES (?, ?)", (change.part, change.data))
+            for name, value in marks.items():
+                database.execute(_SET_MARK, (name, value))
+            database.execute("COMMIT")
+            database.close()
+            self._database = self._open()
+        except (sqlite3.Error, OSError, _Foreign) as error:
+            raise StoreFailed(str(error)) from None
 
     def probe(self) -> None:
         """Writes one mark, to see whether writing works again. Raises StoreFailed.
@@ -135,9 +180,12 @@ class Store:
                 if not self.path.is_file():
                     raise FileNotFoundError(f"{self.path} is gone")
                 self._database = self._open()
-            self._database.execute(_SET_MARK, ("probe", str(time.time()).encode()))
+            if self.later_schema is None:
+                self._database.execute(_SET_MARK, ("probe", str(time.time()).encode()))
         except (sqlite3.Error, OSError, _Foreign) as error:
             raise StoreFailed(str(error)) from None
+        if self.later_schema is not None:  # put there meanwhile
+            raise StoreFailed(f"{self.path} is a later version's")
 
     def tidy(self) -> None:
         """Moves the write-ahead log into the main file and cuts it. Raises StoreFailed."""
@@ -175,6 +223,11 @@ class Store:
 
     def _open_or_set_aside(self, path: Path) -> sqlite3.Connection:
         try:
+            database = self._open()
+            if self.later_schema is None:
+                return database
+            database.close()  # so that its log is in the file
+            self._copy_aside(path, self.later_schema)
             return self._open()
         except (sqlite3.DatabaseError, _Foreign) as error:
             if isinstance(error, sqlite3.Error) and not _is_damage(error):
@@ -200,7 +253,7 @@ class Store:
             check_same_thread=False,
         )
         try:
-            _prepare(database, self._durability)
+            self.later_schema = _prepare(database, self._durability)
         except BaseException:
             database.close()
             raise
@@ -220,6 +273,20 @@ class Store:
                 side.rename(f"{target}{end}")
         self.set_aside = (target, why)
 
+    def _copy_aside(self, path: Path, schema: int) -> None:
+        """By a name that tells whose it is, and that is taken again after a start that failed."""
+        target = path.with_name(f"{path.name}.schema-{schema}")
+        partial = path.with_name(f"{target.name}.new")
+        try:
+            os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            shutil.copyfile(path, partial)
+            partial.replace(target)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        why = f"written by a later version (schema {schema}, here {SCHEMA_VERSION})"
+        self.set_aside = (target, why)
+
     def _unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)  # the lock goes with it
@@ -227,34 +294,40 @@ class Store:
 
 
 class _Foreign(Exception):  # noqa: N818
-    """Some other program's or a later agent's file."""
+    """Some other program's file."""
 
 
-def _prepare(database: sqlite3.Connection, durability: str) -> None:
+def _prepare(database: sqlite3.Connection, durability: str) -> int | None:
+    """The schema of a later version, whose file is left as it is."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != APPLICATION_ID:
         raise _Foreign("another program's file")
-    if version > SCHEMA_VERSION:
-        raise _Foreign(f"written by a later version (schema {version}, here {SCHEMA_VERSION})")
     if tables:
         (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             unread = any(words in found for words in _UNREAD)
             said = found.splitlines()[-1]
             raise (sqlite3.OperationalError if unread else sqlite3.DatabaseError)(said)
+    if version > SCHEMA_VERSION:
+        return int(version)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     database.execute("PRAGMA cache_size = -512")  # kB; parts are written, and read once
     database.execute("PRAGMA journal_size_limit = 16777216")
     database.execute("BEGIN IMMEDIATE")
+    _make_tables(database, anew=not tables)
+    database.execute("COMMIT")
+    return None
+
+
+def _make_tables(database: sqlite3.Connection, *, anew: bool = True) -> None:
     database.execute("CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, data BLOB NOT NULL)")
     database.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value BLOB)")
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    if not tables:
+    if anew:
         database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    database.execute("COMMIT")
 
 
 def _lock(path: Path) -> int:

@@ -7,7 +7,8 @@ import os
 import shutil
 import sqlite3
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from agent.service.history import POINTS
 from agent.service.keeper import FleetFull, Keeper, StateUnavailable
 from agent.service.recorder import Recorder
 from agent.service.run import _keeper, _store
-from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
+from agent.service.store import SCHEMA_VERSION, Store, StoreFailed, StoreInUse, StoreUnusable
 from tests.core.test_saved import flat
 from tests.service import wire
 
@@ -222,6 +223,113 @@ def test_a_state_of_the_schema_before_is_taken_over_and_an_agent_of_that_sets_ou
     assert store.set_aside is not None
     assert store.set_aside[0].read_bytes() == ours
     store.close()
+
+
+#: That of the version after this one.
+LATER: Final = SCHEMA_VERSION + 1
+
+
+def start(monkeypatch: pytest.MonkeyPatch, folder: Path, schema: int) -> Keeper:
+    """An agent of the version whose schema that is, on the saved state."""
+    monkeypatch.setattr("agent.service.store.SCHEMA_VERSION", schema)
+    return keeper(Store(folder))
+
+
+@pytest.mark.parametrize("alone", [False, True])  # a query's, of all that can be read
+def test_what_a_later_version_was_ordered_holds_after_a_rollback_and_forward_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool
+) -> None:
+    one = start(monkeypatch, tmp_path, LATER)
+    one.receive(decode_request(wire.body([wire.progress(n, query=n - 1) for n in (1, 2)])), NOW)
+    one.control("orders", "query-0", Order(who="kim", limit=500), NOW)
+    where = ("orders", "query-1") if alone else ("*", "*")
+    one.control(*where, Order(who="kim", mode="off"), NOW)
+    one.close(NOW)
+    saved = (tmp_path / "state.sqlite").read_bytes()
+    for schema in (SCHEMA_VERSION, LATER, SCHEMA_VERSION):
+        one = start(monkeypatch, tmp_path, schema)
+        views = [one.fleet.view(("orders", f"query-{n}"), NOW) for n in (0, 1)]
+        assert one.fleet.mode == ("on" if alone else "off")
+        assert [view.mode for view in views] == ["on" if alone else "off", "off"]
+        assert views[0].manual_limit == 500
+        assert [order.who for order in one.orders][-1] == "kim"
+        one.receive(decode_request(wire.body([wire.progress(3)])), NOW)
+        one.close(NOW)
+        if schema == SCHEMA_VERSION:
+            assert (tmp_path / f"state.sqlite.schema-{LATER}").read_bytes() == saved
+        saved = (tmp_path / "state.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE parts RENAME TO pieces",
+        "ALTER TABLE parts RENAME COLUMN data TO content",
+        "DROP TABLE marks",
+        ("agent", lambda raw: raw["standing"][0].update(tenant="a")),
+        ("agent", lambda raw: raw.update(pauses=[])),
+        ("agent", lambda raw: raw["standing"][0].update(mode="half")),
+        ("query", lambda raw: raw["orders"].update(executors=3)),
+        ("query", lambda raw: raw["orders"].update(limit="500")),
+        ("orders", lambda raw: raw),
+    ],
+)
+def test_where_not_all_that_a_later_version_was_ordered_can_be_read_nothing_is_regulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: Any
+) -> None:
+    one = start(monkeypatch, tmp_path, LATER)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    one.control("*", "*", Order(who="kim", mode="off"), NOW)
+    if isinstance(statement, str):
+        one._store._database.execute(statement)
+    else:
+        kind, change = statement
+        saved = next(iter(c for c in one._store.load() if c.part.startswith(kind)), None)
+        assert saved is None or saved.data is not None
+        raw = {} if saved is None else msgspec.msgpack.decode(saved.data)  # type: ignore[arg-type]
+        change(raw)
+        part = "orders:x" if saved is None else saved.part
+        one._store.write([Change(part, msgspec.msgpack.encode(raw))])
+    one._store.close()
+    expected = "off" if statement == "DROP TABLE marks" else "dry-run"
+    for schema in (SCHEMA_VERSION, LATER, SCHEMA_VERSION):
+        one = start(monkeypatch, tmp_path, schema)
+        assert one.fleet.mode == expected
+        if expected == "dry-run":
+            last = one.orders[-1]
+            assert (last.who, last.what) == ("weir", "mode dry-run")
+        one.receive(decode_request(wire.body([wire.progress(1), wire.progress(2)])), NOW)
+        (key,) = one.fleet.keys()
+        assert one.fleet.view(key, NOW).mode == expected
+        one.close(NOW)
+    one = start(monkeypatch, tmp_path, LATER)
+    one.control("*", "*", Order(who="kim", mode="on"), NOW)
+    assert one.fleet.mode == one.fleet.view(key, NOW).mode == "on"
+    one.close(NOW)
+
+
+def test_an_agent_that_is_killed_as_it_takes_a_later_state_over_has_lost_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = start(monkeypatch, tmp_path, LATER)
+    one.control("*", "*", Order(who="kim", mode="off"), NOW)
+    one.close(NOW)
+    monkeypatch.setattr("agent.service.store.SCHEMA_VERSION", SCHEMA_VERSION)
+    store = Store(tmp_path)  # and no more of it
+    store.close()
+    store = Store(tmp_path)
+    monkeypatch.setattr(store, "begin_anew", Mock(side_effect=StoreFailed("full")))
+    with pytest.raises(StoreFailed):
+        keeper(store)
+    store.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "agent.lock",
+        "state.sqlite",
+        f"state.sqlite.schema-{LATER}",
+    ]
+    one = keeper(Store(tmp_path))
+    assert one.fleet.mode == "off"
+    one.close(NOW)
 
 
 @pytest.mark.parametrize(

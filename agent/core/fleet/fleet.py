@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -33,8 +33,10 @@ from agent.core.fleet.saved import (
     NO_STATE,
     Change,
     Changed,
+    check_read,
     encode,
     key_of,
+    ordered_by_later,
     ordered_of,
     part_of_listener,
     part_of_query,
@@ -756,6 +758,34 @@ class Fleet:
             orders.heed_rules(fleet._agent.standing, query, policy)
         return fleet
 
+    @classmethod
+    def restore_orders(
+        cls, policy: Policy, parts: Iterable[Change], *, started_time: float
+    ) -> Fleet:
+        """A fleet of which a later version wrote the parts: what was ordered, and whose it is.
+
+        ``unreadable`` says of which that could not be read. All is among its ``changes``.
+        """
+        fleet = cls(policy, started_time=started_time)
+        for change in parts:
+            kind = change.part.partition(":")[0]
+            if change.data is None or kind in ("listener", "parked"):
+                continue  # they hold no orders
+            try:
+                if kind == "query":
+                    query = ordered_by_later(change.data)
+                    fleet._roster.put(query)
+                    fleet._changed.touch(part_of_query(query.key))
+                elif kind == "agent":
+                    fleet._agent.standing = _standing_by_later(change.data)
+                    fleet._changed.touch(AGENT_PART)
+                else:
+                    raise ValueError("not known here")
+            except NO_STATE as error:
+                fleet.unreadable[change.part] = str(error)
+        fleet._date_orders(started_time)
+        return fleet
+
     def _put(self, part: str, data: bytes) -> None:
         kind, _, rest = part.partition(":")
         if kind == "query":
@@ -782,6 +812,14 @@ class Fleet:
             given = query.orders
             if given.mode is not None and given.mode_by is None and given.mode_time is None:
                 given.mode_time = time
+
+
+def _standing_by_later(data: bytes) -> list[Standing]:
+    raw = msgspec.msgpack.decode(data, type=dict[str, Any])
+    standing = _decode_agent(data).standing
+    # Beside them may stand orders of a kind that is not known here; the counters are none.
+    check_read({name: raw[name] for name in raw if name != "totals"}, {"standing": standing})
+    return standing
 
 
 def _subjects(event: Event) -> list[Named]:

@@ -115,6 +115,24 @@ def ordered_of(data: bytes) -> tuple[Query, str]:
     return query, "; ".join(lost)
 
 
+def ordered_by_later(data: bytes) -> Query:
+    """As ``ordered_of``, where a later version wrote it: none of its orders is half read.
+
+    Raises one of ``NO_STATE``.
+    """
+    query, _ = ordered_of(data)
+    check_read(_decode_raw(data)["orders"], query.orders)
+    return query
+
+
+def check_read(written: dict[str, Any], read: Any) -> None:
+    """Raises ValueError where a later version wrote what is not in that which was read of it."""
+    again = _decode_raw(encode(read))
+    unread = sorted(name for name, value in written.items() if again.get(name) != value)
+    if unread:
+        raise ValueError(f"not as this version knows it: {', '.join(unread)}")
+
+
 def _as_held(source: Source) -> Source:
     """Who it is, and what was granted last."""
     return Source(
