@@ -63,6 +63,7 @@ class Store:
         self._directory = directory
         self._durability = durability
         self._lock: int | None = None
+        self._opened: tuple[int, int] | None = None  # the file, whatever is at its path by now
         self.set_aside: tuple[Path, str] | None = None
         self.later_schema: int | None = None
         if directory is None:
@@ -113,11 +114,17 @@ class Store:
             for name, value in marks.items():
                 database.execute(_SET_MARK, (name, value))
             database.execute("COMMIT")
-        except sqlite3.Error as error:
+            self._check_file()
+        except (sqlite3.Error, OSError) as error:
             with contextlib.suppress(sqlite3.Error):
                 if database.in_transaction:
                     database.execute("ROLLBACK")
             raise StoreFailed(str(error)) from None
+
+    def _check_file(self) -> None:
+        """SQLite writes on into a file that was removed. Raises OSError where it was."""
+        if self.path is not None and _which(self.path) != self._opened:
+            raise OSError(f"{self.path} is another file than the one that is written")
 
     def mark(self, name: str) -> bytes | None:
         """What the service itself keeps beside the fleet's parts. As ``load`` raises."""
@@ -179,10 +186,11 @@ class Store:
                 # While its disk is away an empty one in its place would stand for what is saved.
                 if not self.path.is_file():
                     raise FileNotFoundError(f"{self.path} is gone")
+                self._lock_anew(self.path.with_name(LOCK_NAME))
                 self._database = self._open()
             if self.later_schema is None:
                 self._database.execute(_SET_MARK, ("probe", str(time.time()).encode()))
-        except (sqlite3.Error, OSError, _Foreign) as error:
+        except (sqlite3.Error, OSError, StoreInUse, _Foreign) as error:
             raise StoreFailed(str(error)) from None
         if self.later_schema is not None:  # put there meanwhile
             raise StoreFailed(f"{self.path} is a later version's")
@@ -254,6 +262,7 @@ class Store:
         )
         try:
             self.later_schema = _prepare(database, self._durability)
+            self._opened = None if self.path is None else _which(self.path)
         except BaseException:
             database.close()
             raise
@@ -286,6 +295,17 @@ class Store:
             raise
         why = f"written by a later version (schema {schema}, here {SCHEMA_VERSION})"
         self.set_aside = (target, why)
+
+    def _lock_anew(self, path: Path) -> None:
+        """Where what was locked is not at its path any more, another agent may hold what is."""
+        assert self._lock is not None
+        with contextlib.suppress(OSError):
+            mine = os.fstat(self._lock)
+            if (mine.st_dev, mine.st_ino) == _which(path):
+                return
+        lock = _lock(path)
+        self._unlock()
+        self._lock = lock
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -328,6 +348,12 @@ def _make_tables(database: sqlite3.Connection, *, anew: bool = True) -> None:
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     if anew:
         database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _which(path: Path) -> tuple[int, int]:
+    """What tells a file from another one that has its path later."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _lock(path: Path) -> int:

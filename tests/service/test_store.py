@@ -22,7 +22,7 @@ from agent.core.judge import attention
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.config import ConfigError, Settings
 from agent.service.history import POINTS
-from agent.service.keeper import FleetFull, Keeper, StateUnavailable
+from agent.service.keeper import UNSAVED_NOTE, FleetFull, Keeper, StateUnavailable
 from agent.service.recorder import Recorder
 from agent.service.run import _keeper, _store
 from agent.service.store import SCHEMA_VERSION, Store, StoreFailed, StoreInUse, StoreUnusable
@@ -598,6 +598,38 @@ def test_a_connection_that_fails_for_good_is_made_anew_and_no_file(
     again = keeper(Store(tmp_path))
     assert told(again) == told(one)
     again.close(NOW + 6)
+
+
+@pytest.mark.parametrize("comes", ["back", "another"])
+def test_a_directory_that_is_removed_under_a_running_agent_is_noticed(
+    tmp_path: Path, comes: str
+) -> None:
+    folder, elsewhere = tmp_path / "state", tmp_path / "elsewhere"
+    one = keeper(Store(folder))
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    folder.rename(elsewhere)
+    (record,) = one.control("*", "*", Order(who="kim", mode="off"), NOW)
+    assert record.note == UNSAVED_NOTE
+    assert one.write_failures_total == 1
+    second = decode_request(wire.body([wire.progress(2)]))
+    for later in (0, 2):
+        with pytest.raises(StateUnavailable):
+            one.receive(second, NOW + later)
+    if comes == "another":
+        other = Store(folder)
+        with pytest.raises(StateUnavailable):
+            one.receive(second, NOW + 4)
+        other.close()
+    else:
+        elsewhere.rename(folder)
+    assert one.receive(second, NOW + 6).acknowledged == 2
+    assert one.fleet.mode == "off"
+    with pytest.raises(StoreInUse):
+        Store(folder)
+    one.close(NOW + 7)
+    again = keeper(Store(folder))
+    assert again.fleet.mode == "off"
+    again.close(NOW + 8)
 
 
 @pytest.mark.parametrize("noticed", [False, True])
