@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 RETENTION_SECONDS: Final = 300.0
 #: After failures the pause doubles up to this.
 MOST_PAUSE_SECONDS: Final = 120.0
-#: Partitions that are watched in all; queries that do not fit in are told of by progress alone.
+#: Partitions that are watched in all, each by every source of a query that reads it: what is kept
+#: of one, and what a look takes, is of each reader. Queries that do not fit in are told of by
+#: progress alone.
 MOST_PARTITIONS: Final = 5000
 _log = structlog.get_logger("kafka")
 
@@ -74,15 +76,12 @@ class KafkaWatch:
         self._due_time = now + self._every
         self._fleet().keep_offsets()  # it may be another fleet, restored from the disk
         readings = self._fleet().readings()
-        wanted = {
-            key: {topic for offsets in reading.offsets.values() for topic, _ in offsets}
-            for key, reading in readings.items()
-        }
-        if not any(wanted.values()):
+        topics = {topic for one in readings.values() for topic in _topics(one)}
+        if not topics:
             self.up, self._failures = None, 0  # nobody asks them
             return
         try:
-            held, silent, left, hidden = await asyncio.to_thread(self._ask, wanted, now)
+            held, silent, left, hidden = await asyncio.to_thread(self._ask, readings, topics, now)
         except KafkaUnavailable as error:
             self._failures = min(self._failures + 1, 16)
             self.up = False
@@ -105,7 +104,6 @@ class KafkaWatch:
                 queries=[f"{application}/{query}" for application, query in left],
             )
         self._left = left
-        topics = set().union(*wanted.values())
         self._name_once(
             "brokers do not have these topics, or do not show them (DESCRIBE): what is told of "
             "their queries is what progress says, and nobody watches how near retention is",
@@ -118,7 +116,8 @@ class KafkaWatch:
             self._unknown - hidden,
             topics,
         )
-        partly = self._tell(readings, held, silent, now)
+        watched = readings.keys() - set(left)
+        partly = self._tell({key: readings[key] for key in watched}, held, silent, now)
         if partly:
             self._rarely.warn(
                 _log.warning,
@@ -137,29 +136,34 @@ class KafkaWatch:
             _log.warning(line, topics=sorted(new))
 
     def _ask(
-        self, wanted: Mapping[Key, set[str]], now: float
+        self, readings: Mapping[Key, Reading], topics: set[str], now: float
     ) -> tuple[dict[Place, Held], set[Place], list[Key], set[str]]:
         """What is held of the topics that queries read, and the partitions that nobody tells of.
 
         Then those queries that do not fit in, and those topics of which nothing is shown. In a
         thread.
         """
-        topics = set().union(*wanted.values())
         places: defaultdict[str, list[Place]] = defaultdict(list)
         for place in self._brokers.partitions(topics):
             places[place[0]].append(place)
         self._ask_retention(topics, now)
         chosen: set[str] = set()
         room, left = MOST_PARTITIONS, []
-        sizes = {key: sum(len(places[topic]) for topic in own) for key, own in wanted.items()}
-        for key in sorted(wanted, key=lambda key: (sizes[key], key)):  # so that most fit in
-            more = wanted[key] - chosen
-            size = sum(len(places[topic]) for topic in more)
-            if size > room:
+        sizes = {
+            key: sum(
+                len(offsets)
+                if source in reading.assigned
+                else sum(len(places[topic]) for topic in {topic for topic, _ in offsets})
+                for source, offsets in reading.offsets.items()
+            )
+            for key, reading in readings.items()
+        }
+        for key in sorted(sizes, key=lambda key: (sizes[key], key)):  # so that most fit in
+            if sizes[key] > room:
                 left.append(key)
                 continue
-            chosen |= more
-            room -= size
+            chosen |= _topics(readings[key])
+            room -= sizes[key]
         asked = [place for topic in sorted(chosen) for place in places[topic]]
         held = self._brokers.held(asked)
         hidden = {topic for topic in topics if not places[topic]}
@@ -193,18 +197,24 @@ class KafkaWatch:
         newer = fleet.readings()
         alive: set[tuple[Key, str, int]] = set()
         valid = 3.0 * self._every + 120.0  # a round or two may fail
+        by_topic: defaultdict[str, list[Place]] = defaultdict(list)
+        for one in (*held, *silent):
+            by_topic[one[0]].append(one)
         for key in readings.keys() & newer.keys():
             reading = newer[key]
             for source, offsets in reading.offsets.items():
                 # A query that is assigned partitions never reads those beside them.
-                own = set() if source in reading.assigned else {topic for topic, _ in offsets}
-                of_source = {
-                    place: one for place, one in held.items() if place in offsets or place[0] in own
+                assigned = source in reading.assigned
+                there = {
+                    one
+                    for topic in {topic for topic, _ in offsets}
+                    for one in by_topic[topic]
+                    if not assigned or one in offsets
                 }
+                of_source = {one: held[one] for one in there if one in held}
+                unheard = there - of_source.keys()
                 place = (key, reading.query_id, source)
                 alive.add(place)  # a partition without a leader comes back, as old as it was
-                unheard = {one for one in silent if one in offsets or one[0] in own}
-                there = of_source.keys() | unheard
                 if not there or offsets.keys() - there:
                     continue  # another cluster's, or deleted meanwhile: nothing is known
                 watched = self._watched.setdefault(place, Watched())
@@ -266,3 +276,7 @@ class KafkaWatch:
         if not self._series:
             return views
         return [msgspec.structs.replace(view, series=True) for view in views]
+
+
+def _topics(reading: Reading) -> set[str]:
+    return {topic for offsets in reading.offsets.values() for topic, _ in offsets}

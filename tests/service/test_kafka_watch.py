@@ -291,6 +291,21 @@ def test_a_query_of_many_partitions_takes_none_of_them_from_small_ones() -> None
     assert (watch.views("a-large"), watch.backlog("a-large")) == (0, 0)
 
 
+def test_a_partition_counts_for_each_source_of_a_query_that_reads_it() -> None:
+    """What is kept of it, and what a look takes, is of each reader."""
+    of_topic = MOST_PARTITIONS // 2
+    read = {"t": {str(p): 0 for p in range(of_topic)}}
+    watch = Watch(Cluster({("t", str(p)): Held(0, 1) for p in range(of_topic)}))
+    for name in ("a", "b", "c"):
+        watch.reads(name, read)
+    watch.reads("assigned", {"t": {"0": 0, "1": 0}}, "KafkaV2[Assign[t-0, t-1]]")
+    with structlog.testing.capture_logs() as logs:
+        watch.look()
+    assert [said["queries"] for said in logs] == [["shop/b", "shop/c"]]
+    assert [watch.views(name) for name in ("assigned", "a", "b", "c")] == [2, of_topic, 0, 0]
+    assert sum(len(one.partitions) for one in watch.watch._watched.values()) <= MOST_PARTITIONS
+
+
 def test_a_topic_that_keeps_rows_for_ever_is_asked_about_no_oftener_than_others() -> None:
     cluster = Cluster({("compacted", "0"): Held(0, 1)})
     watch = Watch(cluster)

@@ -303,7 +303,7 @@ _OPERATOR: Final = Label(
 )
 _TOPIC: Final = Label("topic", bound="topics of the source")
 _PARTITION: Final = Label(
-    "partition", bound="partitions of the topic; at most 5,000 of all queries"
+    "partition", bound="partitions of the topic; at most 5,000 series of all queries"
 )
 
 QUERY: Final[Subject[QueryView]] = Subject(_APPLICATION, _QUERY)
