@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 #: Left free on the record's file system where the state is there too, without which nothing is
 #: regulated: that of 2000 queries takes 36 MiB, its journal 4, and it may all be still to come.
 RESERVE_BYTES: Final = 64 * 1024 * 1024
+#: What a disk says that is full, beyond a quota or a limit, or fails; no wrong path does.
+_OF_THE_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _any = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
@@ -32,18 +35,24 @@ class Recorder:
     def __init__(
         self, path: Path, *, max_bytes: int, keep: int, state_dir: Path | None = None
     ) -> None:
-        """Raises OSError where the file cannot be opened."""
+        """Raises OSError where the file cannot be opened; a full or failing disk may be well again.
+
+        ``trouble``: such a disk's error; the file is opened with the next events then.
+        """
         self._path = path
         self._max_bytes = max_bytes
         self._keep = keep
         self._written: dict[str, int] = {}  # newest sequence by listener instance
         self.recorded_total = 0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: io.FileIO | None = self._open()
-        self._beside_state = (
-            state_dir is not None
-            and state_dir.stat().st_dev == os.fstat(self._file.fileno()).st_dev
-        )
+        self._state_device = None if state_dir is None else state_dir.stat().st_dev
+        self._file: io.FileIO | None = None
+        self.trouble: OSError | None = None
+        try:
+            self._file = self._open()
+        except OSError as error:
+            if error.errno not in _OF_THE_DISK:
+                raise
+            self.trouble = error
 
     def record(self, body: bytes, refused: set[int]) -> None:
         """Appends a request's events, but for those refused by index. Raises OSError.
@@ -97,11 +106,11 @@ class Recorder:
         written = file.write(text)
         if written != len(text):
             file.truncate(size)
-            raise OSError(28, "the record is cut short: no space left", str(self._path))
+            raise OSError(errno.ENOSPC, "the record is cut short: no space left", str(self._path))
 
     def _leave_reserve(self, file: io.FileIO, more_bytes: int) -> None:
         """Deletes the oldest records where what is left would be too little, if that helps."""
-        if not self._beside_state:
+        if os.fstat(file.fileno()).st_dev != self._state_device:
             return
         disk = os.fstatvfs(file.fileno())
         missing = RESERVE_BYTES + more_bytes - disk.f_bavail * disk.f_frsize
@@ -116,7 +125,9 @@ class Recorder:
                 if missing <= 0:
                     break
         else:
-            raise OSError(28, "too little space is left beside the record", str(self._path))
+            raise OSError(
+                errno.ENOSPC, "too little space is left beside the record", str(self._path)
+            )
         for path in oldest:
             path.unlink()
 
@@ -133,11 +144,16 @@ class Recorder:
 
     def _open(self) -> io.FileIO:
         """Its owner's alone: it holds what exceptions say."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         file = io.FileIO(
             os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab"
         )
-        only_ours(file.fileno())  # one from before
-        self._end_torn_line(file)
+        try:
+            only_ours(file.fileno())  # one from before
+            self._end_torn_line(file)
+        except BaseException:
+            file.close()
+            raise
         return file
 
     def _end_torn_line(self, file: io.FileIO) -> None:

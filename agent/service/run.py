@@ -357,7 +357,7 @@ def _recorder(settings: Settings) -> Recorder | None:
     if settings.record_file is None:
         return None
     try:
-        return Recorder(
+        recorder = Recorder(
             settings.record_file,
             max_bytes=settings.record_max_bytes,
             keep=settings.record_keep,
@@ -365,6 +365,9 @@ def _recorder(settings: Settings) -> Recorder | None:
         )
     except OSError as error:
         raise ConfigError(f"record_file: {error.filename}: {error.strerror}") from None
+    if recorder.trouble is not None:
+        _log.warning("events are not recorded", cause=recorder.trouble)
+    return recorder
 
 
 def _say_state(store: Store, keeper: Keeper) -> None:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from agent.core.judge import attention
 from agent.core.judgement import Point
 from agent.service import log
-from agent.service.config import Settings
+from agent.service.config import ConfigError, Settings
 from agent.service.history import PIECE_SECONDS, PIECES, POINTS, History
 from agent.service.recorder import RESERVE_BYTES, Recorder
 from agent.service.run import _recorder
@@ -183,6 +183,37 @@ def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path: Path) -> N
     recorder.record(wire.body([wire.progress(4)]), set())
     recorder.close()
     assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()] == [1, 4]
+
+
+def test_an_agent_starts_where_the_records_disk_is_full_and_records_once_it_is_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "new" / "record.jsonl"
+    path.parent.mkdir()
+    torn = b'{"sequence": 1}\n{"sequ'
+    path.write_bytes(torn)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(torn), before[1]))
+    try:
+        with structlog.testing.capture_logs() as logged:
+            recorder = _recorder(Settings(record_file=path))
+        assert recorder is not None
+        with pytest.raises(OSError, match="too large"):
+            recorder.record(wire.body([wire.progress(1)]), set())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [line["event"] for line in logged] == ["events are not recorded"]
+    recorder.record(wire.body([wire.progress(2)]), set())
+    recorder.close()
+    assert path.read_bytes().startswith(torn + b"\n")
+    assert json.loads(path.read_text().splitlines()[-1])["sequence"] == 2
+
+
+def test_a_record_that_can_never_be_written_keeps_the_agent_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "record.jsonl"):
+        with pytest.raises(ConfigError, match=f"record_file: {tmp_path}"):
+            _recorder(Settings(record_file=path))
 
 
 def test_the_record_leaves_room_for_the_state(
