@@ -132,6 +132,7 @@ class Service:
         self.rarely = Rarely(60.0)
         self.agent_process: ProcessSample | None = None
         self.driver_processes: tuple[ProcessSample, ...] = ()
+        self.ahead_seconds = 0.0  # by which the machine's clock was set ahead of the agent's
         self.kafka_up: bool | None = None
         self.doors: dict[str, int] | None = None
         self.unattended = False  # drivers are behind doors, and a process at none of them
@@ -371,6 +372,7 @@ class Service:
             listeners=fleet.listeners(now),
             extras=self._extras(),
             accept=accept,
+            ahead_seconds=self.ahead_seconds,
         )
 
     def _extras(self) -> Extras:

@@ -158,7 +158,6 @@ class Timers:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
-        self._told_off_seconds = 0.0
 
     def start(self) -> None:
         """From a running event loop."""
@@ -206,8 +205,9 @@ class Timers:
     def _tick(self) -> None:
         off = self._clock.off_seconds()
         self._service.tick(self._clock(), off)
-        if abs(off - self._told_off_seconds) >= CLOCK_OFF_SECONDS:
-            self._told_off_seconds = off
+        # Less is no setting, and would give each scrape other times of the same orders.
+        if abs(off - self._service.ahead_seconds) >= CLOCK_OFF_SECONDS:
+            self._service.ahead_seconds = off
             _log.warning(
                 "the machine's clock was set: the agent keeps its own until it is started again",
                 differ_seconds=round(off),

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from spark_listener.wire import format_time
 from tests.service import wire
@@ -54,3 +55,33 @@ def test_no_driver_is_silent_because_the_machines_clock_was_set(
         assert told["query"]["up"]
         assert told["query"]["running_seconds"] < 60.0
         assert abs(told["time"] - time.time()) < 60.0
+
+
+def test_prometheus_is_told_of_orders_by_the_machines_clock_once_that_was_set(
+    tmp_path: Path,
+) -> None:
+    """As after a pause of a virtual machine: Prometheus's own clock was right all the time."""
+    file = tmp_path / "ahead"
+    with AgentProcess(tmp_path, prefix=ahead(file)) as agent:
+        assert agent.post(wire.request([wire.progress(1)])).is_success
+        for order in ({"mode": "off"}, {"hold": True}):
+            answer = agent.http.post("/v1/queries/orders/query-0/control", json=order)
+            assert answer.is_success
+
+        def times() -> list[float]:
+            text = agent.http.get("/metrics").text
+            families = text_string_to_metric_families(text)
+            return [
+                sample.value
+                for family in families
+                for sample in family.samples
+                if sample.name.endswith(("_since_timestamp_seconds", "heard_timestamp_seconds"))
+            ]
+
+        before = times()
+        file.write_text("7200.0")
+        said = "the machine's clock was set"
+        until(lambda: said in agent.log_path.read_text(), "the tick's word")
+        assert len(before) == 3
+        assert times() == pytest.approx([time + 7200.0 for time in before], abs=60.0)
+        assert times() == times()

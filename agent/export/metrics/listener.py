@@ -15,7 +15,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "When the agent last heard of the application's driver, in seconds since 1970.",
         lambda view: view.last_heard_time,
         unit="seconds",
-        note="By the agent's clock.",
+        note="By the clock of the agent's machine.",
     ),
     LISTENER.gauge(
         "weir_listener_queue_length",

@@ -46,8 +46,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Since when the query does not run, in seconds since 1970.",
         lambda view: view.gone_since_time,
         unit="seconds",
-        note="By the agent's clock: when it said that it ended, or had been silent for too long, "
-        "also where the agent was away then. Absent while it runs.",
+        note="By the clock of the agent's machine: when it said that it ended, or had been silent "
+        "for too long, also where the agent was away then. Absent while it runs.",
     ),
     QUERY.states(
         "weir_query_state",
@@ -95,8 +95,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "configuration, in seconds since 1970.",
         lambda view: view.mode_since_time if view.mode_overridden else None,
         unit="seconds",
-        note="By the agent's clock. Absent while the configuration's mode holds. It outlasts the "
-        "runs of the query, as the order does.",
+        note="By the clock of the agent's machine. Absent while the configuration's mode holds. It "
+        "outlasts the runs of the query, as the order does.",
         running=True,
         not_shown="page and terminal say whose order it is, and since when",
     ),
@@ -112,8 +112,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "seconds since 1970.",
         lambda view: None if view.held_by is None else view.held_by.time,
         unit="seconds",
-        note="By the agent's clock. Absent while nobody does. It outlasts the runs of the query, "
-        "as the order does.",
+        note="By the clock of the agent's machine. Absent while nobody does. It outlasts the runs "
+        "of the query, as the order does.",
         running=True,
         not_shown="page and terminal say whose order it is, and since when",
     ),
