@@ -11,6 +11,7 @@ import pytest
 from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Change, Fleet
 from agent.core.fleet.orders import Order
+from agent.core.fleet.senders import Sender, Senders
 from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy, Rule
 from agent.core.query import MOST_PAST_RUNS
@@ -1035,6 +1036,47 @@ def test_two_live_applications_of_one_name_have_listener_series_of_their_own() -
         send(all_, two, two.progress(1, 1.0))
     found = [view.application for view in all_.listeners(one.time)]
     assert sorted(found) == ["shop", "shop-local-2"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_name_that_went_over_to_another_application_is_that_ones_alone(*, restarts: bool) -> None:
+    """Who had it comes back after a silence: one series would tell of two listeners in turn."""
+    all_ = fleet()
+    one, two = Driver(), Driver(application_id="local-2", instance="listener-2", query_id="q-2")
+    send(all_, one, one.progress(1, 1.0))
+    two.time = one.time + POLICY.silent_seconds + 1.0
+    send(all_, two, two.progress(1, 1.0))
+    if restarts:
+        all_ = Fleet.restore(POLICY, all_.changes(), started_time=two.time)
+    one.time = two.time
+    for _ in range(3):
+        for driver in (one, two):
+            one.time = two.time = one.time + 1.0
+            send(all_, driver, driver.heartbeat())
+        found = {view.listener.instance: view.application for view in all_.listeners(one.time)}
+        assert found == {"listener-1": "shop-local-1", "listener-2": "shop"}
+    one.time = two.time + POLICY.silent_seconds + 1.0
+    send(all_, one, one.heartbeat())
+    assert all_._senders[one.instance].application == "shop", "once the other is silent"
+
+
+def test_who_is_heard_is_looked_for_among_no_others() -> None:
+    """A driver that starts each minute leaves thousands of instances in a day."""
+
+    class Known(dict[str, Sender]):
+        def values(self) -> Any:
+            raise AssertionError("all of them")
+
+        items = __iter__ = values
+
+    senders = Senders(POLICY)
+    senders._senders = Known()
+    driver = Driver()
+    for number in range(100):
+        driver.application_id, driver.instance = f"local-{number}", f"listener-{number % 10}"
+        driver.application = f"shop-{number // 20}"
+        senders.hear(decode_request(driver.body()), START_TIME + number)
+    assert len(senders._named) <= 10, "no names that nobody has any more"
 
 
 def test_what_brokers_said_is_not_shown_for_ever() -> None:

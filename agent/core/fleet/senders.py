@@ -59,6 +59,7 @@ class Senders:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._senders: dict[str, Sender] = {}
+        self._named: dict[str, Sender] = {}  # by its name, the one heard last of who has that
         self._logs_gone: dict[str, float] = {}  # when a followed log was first missed
 
     def __getitem__(self, instance: str) -> Sender:
@@ -71,6 +72,9 @@ class Senders:
     def put(self, instance: str, sender: Sender) -> None:
         """As it was saved."""
         self._senders[instance] = sender
+        named = self._named.get(sender.application)
+        if named is None or named.heard_time <= sender.heard_time:
+            self._named[sender.application] = sender
 
     def is_full(self) -> bool:
         """Whether there is no room for one more."""
@@ -92,22 +96,27 @@ class Senders:
         return self._forget([instance for instance, _ in order[: max(self._most() // 10, 1)]])
 
     def hear(self, request: Request, now: float) -> Sender:
-        """Who sent a request, heard ``now``."""
+        """Who sent a request, heard ``now``.
+
+        The plain name goes over where who had it has been silent, and that one is beside it when it
+        is heard again: two that share a name would tell of each other's counters in turn.
+        """
         instance = request.listener.instance
         sender = self._senders.get(instance)
         if sender is None:
             sender = self._senders[instance] = Sender(request.application.id, "", request.listener)
         sender.application_id = request.application.id
         plain = label(request.application.name)
-        if sender.application != plain:  # new, or beside another application of that name
-            taken = any(
-                one.application == plain
-                and one.application_id != sender.application_id
-                and now - one.heard_time <= self._policy.silent_seconds
-                for one in self._senders.values()
-            )
-            sender.application = beside_name(request.application) if taken else plain
+        holder = self._named.get(plain)
+        taken = (
+            holder is not None
+            and holder.application_id != sender.application_id
+            and now - holder.heard_time <= self._policy.silent_seconds
+        )
+        self._unname(sender)
+        sender.application = beside_name(request.application) if taken else plain
         sender.listener, sender.heard_time = request.listener, now
+        self._named[sender.application] = sender
         return sender
 
     def heard_times(self) -> dict[str, float]:
@@ -150,9 +159,13 @@ class Senders:
 
     def _forget(self, instances: list[str]) -> list[str]:
         for instance in instances:
-            del self._senders[instance]
+            self._unname(self._senders.pop(instance))
             self._logs_gone.pop(instance, None)
         return instances
+
+    def _unname(self, sender: Sender) -> None:
+        if self._named.get(sender.application) is sender:
+            del self._named[sender.application]
 
     def heard_within(self, seconds: float, now: float) -> Iterator[Sender]:
         """Those heard of within so long."""
