@@ -50,9 +50,16 @@ CHECKS: Final = (
     "leftovers_at_start",
     "late_rows",
     "batch_ends",
+    "retention_unwatched",
 )
 #: What only the running query tells, its master and its settings, not its checkpoint.
-OF_THE_RUN: Final = ("location_not_durable", "asynchronous_progress", "late_rows", "batch_ends")
+OF_THE_RUN: Final = (
+    "location_not_durable",
+    "asynchronous_progress",
+    "late_rows",
+    "batch_ends",
+    "retention_unwatched",
+)
 #: Kafka's default for transaction.max.timeout.ms on a broker.
 BROKER_LONGEST_TRANSACTION_MS: Final = 900_000
 _SOCKET: Final = re.compile(r"(?i)textsocket")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
+from agent.core.judgement import Finding
 from agent.core.measure.partitions import Watched
 from agent.service.log import Rarely
 from agent.sources.kafka import KafkaUnavailable
@@ -34,6 +35,16 @@ MOST_PAUSE_SECONDS: Final = 120.0
 #: of one, and what a look takes, is of each reader. Queries that do not fit in are told of by
 #: progress alone.
 MOST_PARTITIONS: Final = 5000
+_UNWATCHED: Final = (
+    "its backlog is what progress says, and nobody watches how near retention is to what is unread"
+)
+_BEYOND: Final = Finding(
+    "retention_unwatched",
+    "warning",
+    f"queries read more than the {MOST_PARTITIONS} partitions of Kafka that an agent watches, and "
+    f"this one is left out: {_UNWATCHED}",
+    "give some of the jobs another agent",
+)
 _log = structlog.get_logger("kafka")
 
 
@@ -79,6 +90,7 @@ class KafkaWatch:
         topics = {topic for one in readings.values() for topic in _topics(one)}
         if not topics:
             self.up, self._failures = None, 0  # nobody asks them
+            self._fleet().hear_unwatched({})
             return
         try:
             held, silent, left, hidden = await asyncio.to_thread(self._ask, readings, topics, now)
@@ -115,6 +127,11 @@ class KafkaWatch:
             "rows are deleted by age is not foreseen",
             self._unknown - hidden,
             topics,
+        )
+        unseen = {key: _topics(reading) & hidden for key, reading in readings.items()}
+        self._fleet().hear_unwatched(
+            {key: _not_shown(topics) for key, topics in unseen.items() if topics}
+            | dict.fromkeys(left, _BEYOND)
         )
         watched = readings.keys() - set(left)
         partly = self._tell({key: readings[key] for key in watched}, held, silent, now)
@@ -280,3 +297,14 @@ class KafkaWatch:
 
 def _topics(reading: Reading) -> set[str]:
     return {topic for offsets in reading.offsets.values() for topic, _ in offsets}
+
+
+def _not_shown(topics: set[str]) -> Finding:
+    first, *others = sorted(topics)
+    more = f" and {len(others)} more" if others else ""
+    return Finding(
+        "retention_unwatched",
+        "warning",
+        f"Kafka's brokers do not have a topic, or do not show it, so {_UNWATCHED}: {first}{more}",
+        "let the agent's user DESCRIBE the topic; for one of another cluster run an agent there",
+    )

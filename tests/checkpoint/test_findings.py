@@ -349,4 +349,5 @@ def test_every_check_has_both():
     # offline: tests/checkpoint/test_repartition.py.
     elsewhere = {"late_rows", "batch_ends", "commits_missing", "state_schema_elsewhere"}
     elsewhere |= {"repartition_unfinished", "partitions_untold"}
+    elsewhere |= {"retention_unwatched"}  # of brokers: tests/service/test_kafka_watch.py
     assert set(TABLE) == set(CHECKS) - elsewhere

@@ -306,6 +306,35 @@ def test_a_partition_counts_for_each_source_of_a_query_that_reads_it() -> None:
     assert sum(len(one.partitions) for one in watch.watch._watched.values()) <= MOST_PARTITIONS
 
 
+def test_a_query_of_which_nobody_watches_retention_has_a_finding() -> None:
+    """No alert on retention can come for it, and silence looks as if all were well."""
+    places = {("t", str(p)): Held(0, 1) for p in range(MOST_PARTITIONS)}
+    cluster = Cluster({**places, ("small", "0"): Held(0, 7)})
+    watch = Watch(cluster)
+
+    def found(query: str) -> list[tuple[str, str]]:
+        findings = watch.fleet.view(("shop", query), watch.now).findings
+        return [(one.check, one.evidence) for one in findings if one.severity == "warning"]
+
+    watch.reads("small", {"small": {"0": 0}})
+    watch.reads("large", {"t": {str(p): 0 for p in range(MOST_PARTITIONS)}})
+    watch.reads("hidden", {"small": {"0": 0}, "hidden": {"0": 0}})
+    watch.look()
+    assert found("small") == []
+    ((check, evidence),) = found("large")
+    assert check == "retention_unwatched"
+    assert str(MOST_PARTITIONS) in evidence
+    ((check, evidence),) = found("hidden")
+    assert check == "retention_unwatched"
+    assert evidence.endswith(": hidden")
+    cluster.holds["hidden", "0"] = Held(0, 7)
+    for partition in list(places)[5:]:
+        del cluster.holds[partition]
+    watch.reads("large", {"t": {str(p): 0 for p in range(5)}})
+    watch.look()
+    assert found("hidden") == found("large") == []
+
+
 def test_a_topic_that_keeps_rows_for_ever_is_asked_about_no_oftener_than_others() -> None:
     cluster = Cluster({("compacted", "0"): Held(0, 1)})
     watch = Watch(cluster)

@@ -11,9 +11,10 @@ from agent.core.measure import flow as measure
 from agent.core.measure.partitions import PartitionView, pressing_rows_per_second
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from agent.core.decode.events import Progress, SourceLimit
+    from agent.core.judgement import Finding
     from agent.core.query import Key, Query
 
 
@@ -36,6 +37,8 @@ class BrokersWord:
         self._keeps_offsets = False  # nobody asks
         self._partitions: dict[Key, dict[int, _Asked]] = {}
         self._elsewhere: dict[Key, tuple[str, set[int]]] = {}  # of which checkpoint, which sources
+        #: Queries of which brokers tell nothing, and why.
+        self.unwatched: Mapping[Key, Finding] = {}
 
     def keep_offsets(self) -> None:
         """Keeps from now on how far each query has read, for who asks brokers about it."""

@@ -47,6 +47,7 @@ from agent.core.judge.alignment import sources_named, summed
 from agent.core.judgement import (
     ExecutorsLine,
     Facts,
+    Finding,
     Judgement,
     Mode,
     Point,
@@ -58,7 +59,7 @@ from agent.core.names import label
 from agent.core.query import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from agent.core.decode.events import Application, SourceLimit
     from agent.core.decode.kafka_offsets import Offsets, Reading
@@ -566,6 +567,9 @@ class Fleet:
         partitions, age = self._brokers.partitions(query, now)
         if partitions:
             view = msgspec.structs.replace(view, partitions=partitions, partitions_age_seconds=age)
+        unwatched = self._brokers.unwatched.get(key)
+        if unwatched is not None:
+            view = msgspec.structs.replace(view, findings=[*view.findings, unwatched])
         executors = self._clusters.view(query)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
 
@@ -715,6 +719,10 @@ class Fleet:
         if self._brokers.hear_elsewhere(query, source):
             self._see(query)
             self._changed.touch(part_of_query(key))
+
+    def hear_unwatched(self, found: Mapping[Key, Finding]) -> None:
+        """All queries that read Kafka of which nobody asks brokers, or they tell nothing."""
+        self._brokers.unwatched = found
 
     # -- saved state ------------------------------------------------------------------------
 
