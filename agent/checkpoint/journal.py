@@ -235,8 +235,8 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
                 say(f"move {move.path}")
                 _check_unchanged(root / move.path, move)
                 aside = f"{folder.name}/{_FILES}/{move.path}"
+                made.append(move)  # first: it may fail once the file is aside
                 _rename(root, move.path, aside, sync=group != "state")
-                made.append(move)
             _sync_parents(root, chosen)
         say("done")
     except (OSError, CheckpointError) as error:
@@ -262,9 +262,10 @@ def _check_unchanged(path: Path, move: Move) -> None:
 
 
 def _take_back(root: Path, folder: Path, made: list[Move]) -> None:
-    """Moves these back; the folder goes unless an earlier try left something aside in it."""
+    """Moves back what is aside of these; the folder goes unless an earlier try left more in it."""
     for move in reversed(made):
-        _rename(root, f"{folder.name}/{_FILES}/{move.path}", move.path, sync=False)
+        if os.path.lexists(folder / _FILES / move.path):
+            _rename(root, f"{folder.name}/{_FILES}/{move.path}", move.path, sync=False)
     _sync_parents(root, made)
     _remove_empty(root, folder)
 
