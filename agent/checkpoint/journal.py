@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = ".weir-rescue-"
 _CLOCK: Final = ".weir-clock-"
+_LOCK: Final = ".weir-lock"
 _JOURNAL: Final = "journal"
 _FILES: Final = "files"
 #: What a rescue moves, and nothing else.
@@ -60,19 +61,55 @@ class Rescue(msgspec.Struct, frozen=True):
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Keeps a second rescue of the same checkpoint out; freed even if this process is killed."""
-    with reported(str(root)):
-        handle = os.open(root, os.O_RDONLY)
-    try:
+    with reported(str(root)), ExitStack() as held:
+        folder = os.open(root, os.O_RDONLY)
+        held.callback(os.close, folder)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CheckpointError(f"{root}: another rescue is at work on it") from None
         except OSError:
-            # Some network file systems have no locks; the journal alone must do there.
-            pass
+            path = root / _LOCK
+            held.callback(_unlock, path, _lock(path))
         yield
-    finally:
+
+
+def _lock(path: Path) -> int:
+    """A lock file's handle, once it is locked: NFS locks only what is open for writing."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        try:
+            handle, made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            try:
+                handle, made = os.open(path, flags), False
+            except FileNotFoundError:
+                continue  # its owner is through
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), path.lstat()):
+                return handle
+        except FileNotFoundError:
+            pass  # its owner was through before it was locked
+        except BlockingIOError:
+            os.close(handle)
+            raise CheckpointError(f"{path.parent}: another rescue is at work on it") from None
+        except OSError:
+            # Some network file systems have no locks: there the file itself is one.
+            if made:
+                return handle
+            os.close(handle)
+            raise CheckpointError(
+                f"{path}: there already, and this file system has no locks to tell whether a"
+                " rescue is at work; remove it if none is"
+            ) from None
         os.close(handle)
+
+
+def _unlock(path: Path, handle: int) -> None:
+    with suppress(OSError):
+        path.unlink()
+    os.close(handle)
 
 
 def storage_time(root: Path) -> float:
@@ -234,6 +271,7 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
             for move in chosen:
                 say(f"move {move.path}")
                 _check_unchanged(root / move.path, move)
+                (folder / _JOURNAL).lstat()  # nothing moves without: it may have been removed
                 aside = f"{folder.name}/{_FILES}/{move.path}"
                 made.append(move)  # first: it may fail once the file is aside
                 _rename(root, move.path, aside, sync=group != "state")
@@ -267,7 +305,8 @@ def _take_back(root: Path, folder: Path, made: list[Move]) -> None:
         if os.path.lexists(folder / _FILES / move.path):
             _rename(root, f"{folder.name}/{_FILES}/{move.path}", move.path, sync=False)
     _sync_parents(root, made)
-    _remove_empty(root, folder)
+    if folder.exists():
+        _remove_empty(root, folder)
 
 
 def _new_folder(root: Path, now: float) -> Path:

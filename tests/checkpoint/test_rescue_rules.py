@@ -1,6 +1,7 @@
 """When a rescue is refused, what it moves, and that being killed at any step does no harm."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -868,3 +869,86 @@ def test_two_rescues_at_once(tmp_path):
     root = checkpoint(tmp_path)
     with journal.locked(root), pytest.raises(CheckpointError, match="another rescue"):
         rescue(str(root), RescueOptions(apply=True, sink="upsert", unchanged_seconds=0))
+
+
+def as_nfs(flock):
+    """It makes these locks of fcntl's, which want a handle that may be written to."""
+
+    def lock(handle, how):
+        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(handle, how)
+
+    return lock
+
+
+def without_locks(*_):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+@pytest.mark.parametrize(
+    ("flock", "said"),
+    [(as_nfs(fcntl.flock), "another rescue is at work"), (without_locks, "remove it if none is")],
+)
+def test_two_rescues_at_once_on_network_file_systems(tmp_path, monkeypatch, flock, said):
+    root = checkpoint(tmp_path)
+    before = tree(root)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with journal.locked(root), pytest.raises(CheckpointError, match=said):
+        rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0))
+    assert tree(root) == before
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
+    assert tree(root) == before
+
+
+def test_a_rescue_that_was_killed_keeps_no_other_out_where_there_are_locks(tmp_path, monkeypatch):
+    root = checkpoint(tmp_path)
+
+    def killed(say):
+        fcntl.flock = as_nfs(fcntl.flock)
+        with journal.locked(root):
+            say("locked")
+
+    assert killed_at(0, killed)
+    monkeypatch.setattr(fcntl, "flock", as_nfs(fcntl.flock))
+    assert (root / ".weir-lock").exists()
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    assert not (root / ".weir-lock").exists()
+
+
+def test_nobody_holds_a_lock_that_its_owner_has_removed(tmp_path, monkeypatch):
+    """It was opened before, and locked after."""
+    root, flock, removed = checkpoint(tmp_path), as_nfs(fcntl.flock), []
+
+    def lock_late(handle, how):
+        if not removed and (root / ".weir-lock").exists():
+            removed.append((root / ".weir-lock").unlink())
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    with journal.locked(root), pytest.raises(CheckpointError, match="another rescue"):
+        rescue(str(root), RescueOptions(apply=True, sink="upsert", unchanged_seconds=0))
+
+
+@pytest.mark.parametrize(
+    ("at", "remove"),
+    [
+        ("move state/0/0/.4.delta.crc", shutil.rmtree),
+        ("move offsets/3", lambda folder: (folder / "journal").unlink()),
+    ],
+)
+def test_nothing_moves_without_a_journal(tmp_path, at, remove):
+    """Somebody removed it: nobody would know what to move back."""
+    root = checkpoint(tmp_path)
+    before = tree(root)
+
+    def removed_at(step):
+        if step == at:
+            remove(next(root.glob(".weir-rescue-*")))
+
+    with pytest.raises(
+        CheckpointError, match="/journal: No such file or directory; nothing was moved"
+    ):
+        journal.apply_plan(root, plan(root), now=1e9, on_step=removed_at)
+    assert tree(root) == before
