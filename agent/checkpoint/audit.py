@@ -144,16 +144,19 @@ def _sink(facts: QueryFacts) -> list[Finding]:
     if knows_batch_ids(facts.sink):
         return []  # Iceberg's is its table's name, which may be any
     sink = _CLASS_ENDS.split(facts.sink, maxsplit=1)[0]  # a path or table may have any name
+    other_rows = _asynchronous(facts)  # may come under an id that was there already
     if _FOREACH_BATCH.search(sink):
+        more = (
+            ", or store the batch id and the query's (a new checkpoint counts from 0 again) with"
+            " the rows in one transaction and pass over a batch that is there (but run its plan, as"
+            " with count(), where state is in checkpoint format 2: Spark wants the ids of all)"
+        )
         return [
             _finding(
                 "sink_at_least_once",
                 "warning",
                 "foreachBatch runs again for a batch that did not commit",
-                "make it idempotent: write by row key, or store the batch id and the query's (a new"
-                " checkpoint counts from 0 again) with the rows in one transaction and pass over a"
-                " batch that is there (but run its plan, as with count(), where state is in"
-                " checkpoint format 2: Spark wants the ids of all)",
+                f"make it idempotent: write by row key{'' if other_rows else more}",
             )
         ]
     if _FOREACH.search(sink):
@@ -162,7 +165,8 @@ def _sink(facts: QueryFacts) -> list[Finding]:
                 "sink_at_least_once",
                 "warning",
                 "foreach writes rows again for a batch that did not commit",
-                "use partition and epoch id in open(), or write by row key",
+                # Not by what open() is told: partitions differ from try to try (SPARK-28650).
+                f"write by row key{'' if other_rows else ', or use foreachBatch'}",
             )
         ]
     if _KAFKA_SINK.search(sink):
@@ -238,8 +242,7 @@ def _writers(facts: QueryFacts) -> list[Finding]:
 
 
 def _progress(facts: QueryFacts) -> list[Finding]:
-    told = {key.lower(): value.lower() for key, value in (facts.conf | facts.options).items()}
-    if told.get("asyncprogresstrackingenabled") != "true":
+    if not _asynchronous(facts):
         return []
     return [
         _finding(
@@ -250,6 +253,11 @@ def _progress(facts: QueryFacts) -> list[Finding]:
             "make the sink tolerate repeats by row key, or turn it off where exactly once matters",
         )
     ]
+
+
+def _asynchronous(facts: QueryFacts) -> bool:
+    told = {key.lower(): value.lower() for key, value in (facts.conf | facts.options).items()}
+    return told.get("asyncprogresstrackingenabled") == "true"
 
 
 def _transactions(facts: QueryFacts) -> list[Finding]:

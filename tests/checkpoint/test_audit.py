@@ -1,6 +1,7 @@
 """Each finding of the audit: a query that triggers it, and a sound one that does not."""
 
 import json
+import re
 import socket
 import threading
 from pathlib import Path
@@ -68,6 +69,22 @@ def test_a_batch_id_alone_is_no_name_of_a_batch():
     """A new checkpoint counts from 0 again: its batches would be passed over."""
     [found] = audit(replace(SOUND, sink="ForeachBatchSink"))
     assert "the batch id and the query's" in found.remedy
+
+
+FOREACH = "ForeachWriterTable(org.apache.spark.sql.execution.python.PythonForeachWriter@1f)"
+
+
+@pytest.mark.parametrize("sink", [FOREACH, "ForeachBatchSink"])
+def test_nothing_is_advised_by_which_rows_would_be_lost(sink):
+    """A partition's rows differ from try to try, and so do a batch's with asynchronous progress."""
+    options = {"asyncProgressTrackingEnabled": "true"}
+    [plain] = audit(replace(SOUND, sink=sink))
+    [found, _] = audit(replace(SOUND, sink=sink, options=options))
+    assert "write by row key" in plain.remedy
+    assert "write by row key" in found.remedy
+    assert not re.search("batch id|foreachBatch", found.remedy)
+    for one in (plain, found):
+        assert not re.search("epoch|partition", one.remedy)
 
 
 @pytest.mark.parametrize(
