@@ -151,7 +151,7 @@ def plan_rescue(
             " outside of the checkpoint what a batch reads, the batch comes back as it was, or rows"
             " are passed over; its documentation tells"
             for source in checkpoint.sources
-            if source.kind == "other"
+            if source.kind in ("other", "numbered")  # a number alone is of any connector's
         ]
         doubts += _begins_anew(checkpoint, base)
         doubts += _late_rows(checkpoint, base)

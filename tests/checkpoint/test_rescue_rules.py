@@ -163,7 +163,8 @@ def test_a_source_that_keeps_what_weir_does_not_know_is_left_alone(tmp_path, off
 
 
 @pytest.mark.parametrize(
-    ("offset", "known"), [(KINESIS, False), ('{"orders":{"0":%d}}', True), (ICEBERG, True)]
+    ("offset", "known"),
+    [(KINESIS, False), ("%d", False), ('{"orders":{"0":%d}}', True), (ICEBERG, True)],
 )
 def test_a_connector_that_weir_does_not_know_is_named(tmp_path, offset, known):
     _, report = rescue_quietly(of_source(tmp_path, offset), **UPSERT)
