@@ -334,6 +334,16 @@ def reported(address: str) -> Iterator[None]:
         raise CheckpointError(f"{where}: {error.strerror or error}") from None
 
 
+def refuse_later_form(data: bytes, key: str) -> None:
+    """Raises CheckpointError where a file of Weir's is of a form that this version does not know.
+
+    Raises msgspec.MsgspecError where it tells none.
+    """
+    told = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get(key, msgspec.Raw(b"0"))
+    if (form := msgspec.json.decode(told, type=int)) > 1:
+        raise CheckpointError(f"of a later version of Weir (form {form})")
+
+
 def _modified(status: dict[str, object]) -> float:
     for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
         value = status.get(key)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.checkpoint.folder import CheckpointError, reported
+from agent.checkpoint.folder import CheckpointError, refuse_later_form, reported
 from agent.checkpoint.rescue import GROUPS, Move, Plan
 from agent.files import read_regular
 
@@ -237,7 +237,9 @@ def _read(root: Path, folder: Path) -> Journal | None:
     """
     path = folder / _JOURNAL
     try:
-        journal = msgspec.json.decode(read_regular(path, MOST_JOURNAL_BYTES), type=Journal)
+        data = read_regular(path, MOST_JOURNAL_BYTES)
+        refuse_later_form(data, "weir_rescue")
+        journal = msgspec.json.decode(data, type=Journal)
         for move in journal.moves:
             _check_place(root, move)
             _check_place(folder, move, _FILES)

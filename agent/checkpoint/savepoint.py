@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.checkpoint.closure import state_closure
-from agent.checkpoint.folder import MOST_BYTES, CheckpointError, Folder, LocalFolder, reported
+from agent.checkpoint.folder import (
+    MOST_BYTES,
+    CheckpointError,
+    Folder,
+    LocalFolder,
+    refuse_later_form,
+    reported,
+)
 from agent.checkpoint.layout import (
     MANIFEST,
     Checkpoint,
@@ -189,12 +196,14 @@ def read_manifest(savepoint: Path) -> Manifest:
     """What a savepoint says of itself. Raises CheckpointError."""
     path = savepoint / MANIFEST
     try:
-        return msgspec.json.decode(read_regular(path, MOST_BYTES), type=Manifest)
+        data = read_regular(path, MOST_BYTES)
+        refuse_later_form(data, "weir_savepoint")
+        return msgspec.json.decode(data, type=Manifest)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(f"{savepoint}: not a savepoint: it has no {MANIFEST}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror or error}") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, CheckpointError) as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 

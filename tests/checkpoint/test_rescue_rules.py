@@ -808,6 +808,21 @@ def test_what_was_moved_before_a_kill_stays_aside_where_going_on_fails(tmp_path)
     assert failed > 3
 
 
+def test_a_rescue_of_a_later_version_of_weir_is_not_undone_by_this_one(tmp_path):
+    """It may have moved what this one would leave aside."""
+    root = checkpoint(tmp_path)
+    note = root / rescue_quietly(root, apply=True, **UPSERT)[1]["moved_to"] / "journal"
+    text = note.read_text()
+    before = set(tree(root))
+    for later in (text.replace('"weir_rescue":1', '"weir_rescue":2'), '{"weir_rescue":2}'):
+        note.write_text(later)
+        with pytest.raises(CheckpointError, match=r"of a later version of Weir \(form 2\); noth"):
+            rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0))
+    assert set(tree(root)) == before
+    note.write_text(text)
+    assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
+
+
 def test_undo_killed_at_any_step_can_be_tried_again(tmp_path):
     pristine = checkpoint(tmp_path / "pristine")
     before = tree(pristine)

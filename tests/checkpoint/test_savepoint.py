@@ -12,7 +12,7 @@ import pytest
 from agent.checkpoint.folder import CheckpointError, LocalFolder, same_place
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.rescue_command import RescueOptions, rescue
-from agent.checkpoint.savepoint import MANIFEST, take_savepoint
+from agent.checkpoint.savepoint import MANIFEST, read_manifest, take_savepoint
 from agent.checkpoint.savepoint_command import savepoint
 from agent.checkpoint.sink import advise_rollback
 from agent.checkpoint.soundness import judge
@@ -450,3 +450,13 @@ def test_killed_at_any_step_it_is_not_there_or_whole(tmp_path):
         step += 3
     assert tree(root) == before
     assert seen == {True, False}
+
+
+def test_a_savepoint_of_a_later_version_of_weir_is_none_that_this_one_reads(tmp_path):
+    take(checkpoint(tmp_path / "ck"), tmp_path / "sp")
+    text = (tmp_path / "sp" / MANIFEST).read_text()
+    assert '"weir_savepoint": 1' in text
+    for later in (text.replace('savepoint": 1', 'savepoint": 2'), '{"weir_savepoint":2}'):
+        (tmp_path / "sp" / MANIFEST).write_text(later)
+        with pytest.raises(CheckpointError, match=r"json: of a later version of Weir \(form 2\)"):
+            read_manifest(tmp_path / "sp")
