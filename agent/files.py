@@ -53,6 +53,23 @@ def read_regular(path: Path | str, most_bytes: int) -> bytes:
         return read_at_most(file, most_bytes, str(path))
 
 
+def sync_folder(folder: Path | str | int) -> None:
+    """Has what was named, or renamed, in a folder on the disk; an open one by its handle.
+
+    Raises OSError, but not where the file system can do so for files alone, as CIFS and some of
+    FUSE: it has no other way to be sure.
+    """
+    handle = folder if isinstance(folder, int) else os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
+    finally:
+        if handle != folder:
+            os.close(handle)
+
+
 def _too_large(most_bytes: int, name: str) -> OSError:
     return OSError(errno.EFBIG, f"larger than the {most_bytes:,} bytes that are read of it", name)
 

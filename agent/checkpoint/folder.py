@@ -135,7 +135,13 @@ class LocalFolder:
 
     def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes:
         """A file's bytes."""
-        return read_regular(self.root / path, most_bytes)
+        try:
+            return read_regular(self.root / path, most_bytes)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            # On NFS, of what another machine has deleted meanwhile.
+            raise FileNotFoundError(errno.ENOENT, error.strerror, path) from None
 
     def open(self, path: str) -> BinaryIO:
         """A file to read from."""

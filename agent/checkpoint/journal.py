@@ -20,7 +20,7 @@ import msgspec
 
 from agent.checkpoint.folder import CheckpointError, refuse_later_form, reported
 from agent.checkpoint.rescue import GROUPS, Move, Plan
-from agent.files import read_regular
+from agent.files import read_regular, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,7 +163,7 @@ def apply_plan(
         for move in plan.moves:
             (folder / _FILES / move.path).parent.mkdir(parents=True, exist_ok=True)
         _sync_tree(folder)
-        _sync(root)
+        sync_folder(root)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise CheckpointError(
@@ -217,7 +217,7 @@ def _remove_empty(root: Path, folder: Path) -> None:
     if not kept and all(path.is_dir() and not path.is_symlink() for path in aside.rglob("*")):
         shutil.rmtree(aside, ignore_errors=True)
         shutil.rmtree(folder)
-        _sync(root)
+        sync_folder(root)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -342,7 +342,7 @@ def _write_journal(folder: Path, plan: Plan, now: float) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.rename(folder / _JOURNAL)
-    _sync(folder)
+    sync_folder(folder)
 
 
 def _rename(root: Path, source: str, target: str, *, sync: bool) -> None:
@@ -359,8 +359,8 @@ def _rename(root: Path, source: str, target: str, *, sync: bool) -> None:
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(root / source)) from None
         if sync:
-            os.fsync(here)
-            os.fsync(there)
+            sync_folder(here)
+            sync_folder(there)
 
 
 @contextmanager
@@ -387,17 +387,9 @@ def _opened(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int,
 
 def _sync_parents(root: Path, moves: list[Move]) -> None:
     for parent in {(root / move.path).parent for move in moves}:
-        _sync(parent)
+        sync_folder(parent)
 
 
 def _sync_tree(folder: Path) -> None:
     for current, _, _ in os.walk(folder, topdown=False):
-        _sync(current)
-
-
-def _sync(folder: Path | str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_folder(current)

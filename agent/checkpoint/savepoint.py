@@ -8,6 +8,7 @@ begins again at the newer commit. It takes its name only when it is whole, verif
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -16,7 +17,6 @@ import shutil
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -39,10 +39,11 @@ from agent.checkpoint.layout import (
     read_checkpoint,
 )
 from agent.checkpoint.soundness import CHANGED, checksums_match, damage, judge, sums_of
-from agent.files import read_regular
+from agent.files import read_regular, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 ATTEMPTS: Final = 10
 #: A query that moves on changes its folder; where nothing changes over so many, nothing will.
@@ -96,6 +97,7 @@ def take_savepoint(
 ) -> Manifest:
     """Copies, verifies and names a savepoint. Raises CheckpointError; then nothing is left of it.
 
+    But where all is done and its name alone cannot be flushed to the disk: then it says so.
     ``on_step`` is told of each step before it is taken.
     """
     say = on_step or (lambda _: None)
@@ -114,7 +116,13 @@ def take_savepoint(
         _refuse_existing(destination)
         with reported(str(destination)):
             work.rename(destination)
-            _sync(destination.parent)
+        try:
+            sync_folder(destination.parent)
+        except OSError as error:
+            raise CheckpointError(
+                f"{destination.parent}: {error.strerror}; the savepoint is there and whole, but its"
+                " name may not outlast a machine that dies now"
+            ) from None
     say("done")
     return manifest
 
@@ -145,26 +153,30 @@ def _copy_until_whole(
                 say(f"copy {path}")
                 copied.append(_copy(folder, path, work))
             _check_sums(work, copied, partial(damage, checkpoint, folder))
-        except (Moved, FileNotFoundError) as error:
+        except Moved as error:
             reason = str(error)
-            layout = checkpoint.layout
-            seen.append((reason, layout.latest_commit, layout.newest, layout.count))
-            continue
         except OSError as error:
-            raise CheckpointError(f"{error.filename or work}: {error.strerror or error}") from None
-        batch_id = checkpoint.layout.latest_commit
-        moment = datetime.fromtimestamp(now(), timezone.utc)
-        return Manifest(
-            weir_savepoint=1,
-            created=moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
-            source=folder.name,
-            query_id=checkpoint.query_id,
-            batch_id=batch_id,
-            state_version=batch_id + 1,
-            conf=checkpoint.offsets[batch_id].conf,
-            files=copied,
-            starts_at=_starts_at(checkpoint, work, wanted),
-        )
+            # What another machine deletes while it is read has a stale handle, on NFS.
+            if not isinstance(error, FileNotFoundError) and error.errno != errno.ESTALE:
+                named = f"{error.filename or work}: {error.strerror or error}"
+                raise CheckpointError(named) from None
+            reason = str(error)
+        else:
+            batch_id = checkpoint.layout.latest_commit
+            moment = datetime.fromtimestamp(now(), timezone.utc)
+            return Manifest(
+                weir_savepoint=1,
+                created=moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
+                source=folder.name,
+                query_id=checkpoint.query_id,
+                batch_id=batch_id,
+                state_version=batch_id + 1,
+                conf=checkpoint.offsets[batch_id].conf,
+                files=copied,
+                starts_at=_starts_at(checkpoint, work, wanted),
+            )
+        layout = checkpoint.layout
+        seen.append((reason, layout.latest_commit, layout.newest, layout.count))
     raise CheckpointError(
         f"{folder.name}: no whole copy in {len(seen)} attempts; the last one: {reason}"
     )
@@ -344,7 +356,10 @@ def _workspace(destination: Path) -> Iterator[Path]:
     """A folder beside the destination, of one savepoint at a time; removed unless renamed."""
     work = destination.parent / f".weir-savepoint-{destination.name}"
     with reported(str(destination)):
+        above = [folder for folder in destination.parents if not folder.exists()]
         destination.parent.mkdir(parents=True, exist_ok=True)
+        for folder in above:
+            sync_folder(folder.parent)
         made = _make(work)
         try:
             handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -403,12 +418,4 @@ def _write(path: Path, data: bytes) -> None:
 
 def _sync_tree(folder: Path) -> None:
     for current, _, _ in os.walk(folder, topdown=False):
-        _sync(Path(current))
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_folder(current)

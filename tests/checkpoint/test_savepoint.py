@@ -460,3 +460,78 @@ def test_a_savepoint_of_a_later_version_of_weir_is_none_that_this_one_reads(tmp_
         (tmp_path / "sp" / MANIFEST).write_text(later)
         with pytest.raises(CheckpointError, match=r"json: of a later version of Weir \(form 2\)"):
             read_manifest(tmp_path / "sp")
+
+
+class OnNfs(LocalFolder):
+    """What another machine deletes while it is read has a stale handle."""
+
+    def __init__(self, root, stale):
+        super().__init__(root)
+        self.stale = [stale]
+
+    def open(self, path):
+        if path in self.stale:
+            self.stale.remove(path)
+            raise OSError(errno.ESTALE, "Stale file handle", path)
+        return super().open(path)
+
+
+@pytest.mark.parametrize("stale", ["state/0/1/2.delta", "commits/2"])
+def test_a_file_that_another_machine_deletes_while_it_is_read_begins_the_copy_anew(tmp_path, stale):
+    folder = OnNfs(checkpoint(tmp_path / "ck"), stale)
+    manifest = take_savepoint(folder, tmp_path / "sp", now=lambda: 1e9, sleep=lambda _: None)
+    assert (manifest.batch_id, folder.stale) == (2, [])
+    assert restart_of(tmp_path / "sp").batch_id == 3
+
+
+def test_what_is_read_whole_on_nfs_is_there_or_gone(tmp_path, monkeypatch):
+    def stale(path, _):
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    monkeypatch.setattr("agent.checkpoint.folder.read_regular", stale)
+    with pytest.raises(FileNotFoundError):
+        LocalFolder(tmp_path).read("offsets/0")
+
+
+def folders_fail(monkeypatch, number, where=""):
+    """Flushing a folder to the disk fails; those that were flushed."""
+    sync, flushed = os.fsync, []
+
+    def fsync(handle):
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path.is_dir():
+            flushed.append(str(path))
+            if str(path).endswith(where):
+                raise OSError(number, os.strerror(number))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return flushed
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP])
+def test_file_systems_that_flush_no_folders(tmp_path, monkeypatch, number):
+    """Such as CIFS: nothing surer can be had there, and without all of it nothing would be."""
+    root, to = checkpoint(tmp_path / "ck"), tmp_path / "sp"
+    before = tree(root)
+    folders_fail(monkeypatch, number)
+    take(root, to)
+    assert restart_of(to).batch_id == 3
+    assert rescue_quietly(root, apply=True, sink="upsert")[0] == 0
+    assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
+    assert tree(root) == before
+
+
+def test_a_savepoint_whose_name_is_not_on_the_disk_is_said_to_be_there(tmp_path, monkeypatch):
+    root, to = checkpoint(tmp_path / "ck"), tmp_path / "in" / "sp"
+    to.parent.mkdir()
+    folders_fail(monkeypatch, errno.EIO, "/in")
+    with pytest.raises(CheckpointError, match="/in: Input/output error; the savepoint is there"):
+        take(root, to)
+    assert restart_of(to).batch_id == 3
+
+
+def test_each_folder_that_is_made_for_it_is_on_the_disk(tmp_path, monkeypatch):
+    flushed = folders_fail(monkeypatch, 0, "/none")
+    take(checkpoint(tmp_path / "ck"), tmp_path / "a" / "b" / "sp")
+    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")} <= set(flushed)
