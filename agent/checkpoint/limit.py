@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
-from agent.checkpoint.soundness import admitted
+from agent.checkpoint.soundness import admitted, offsets_last
 from agent.core.decide.size import allowed_seconds, deadline_rows, restart_rows
 from agent.core.measure.cost import NOISE_SIGMAS, PRIOR_SIGMA, Cost, Curve
 from agent.core.policy import QueryPolicy
@@ -84,6 +84,8 @@ def observe(checkpoint: Checkpoint, folder: Folder, source: int) -> list[Observa
         following = layout.offsets.get(batch_id + 1)
         if following is not None and following.modified < committed.modified:
             continue  # copied: Spark plans a batch after the commit of the one before
+        if offsets_last(checkpoint, batch_id):
+            continue  # when it began is not known
         seconds = committed.modified - planned.modified
         if seconds > 0.0:  # a checkpoint that was copied may have one time throughout
             found.append(Observation(batch_id=batch_id, amount=amount, seconds=seconds))

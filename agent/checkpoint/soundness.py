@@ -489,6 +489,18 @@ def _offsets_first(checkpoint: Checkpoint, batch: int) -> bool | None:
     return planned.modified < written
 
 
+def offsets_last(checkpoint: Checkpoint, batch: int) -> bool:
+    """Whether a finished batch's offsets are nearer to its commit than to when it was planned.
+
+    Real-time mode writes them at a batch's end, and a start in it deletes those without a commit.
+    """
+    layout, told = checkpoint.layout, checkpoint.offsets.get(batch)
+    planned, committed = layout.offsets.get(batch), layout.commits.get(batch)
+    if planned is None or committed is None or told is None or told.timestamp_ms is None:
+        return False
+    return 1000 * (2 * planned.modified - committed.modified) > told.timestamp_ms
+
+
 def _skipped(checkpoint: Checkpoint, store: StoreClosure, bad: Skipped) -> Finding:
     """A snapshot that Spark passes over by itself since 4.2, and fails at before.
 
@@ -772,12 +784,15 @@ def _restart(checkpoint: Checkpoint, failed: list[Finding]) -> Restart:
             state_version=latest + 1,
             detail=f"plans batch {latest + 1} after the committed batch {commit}",
         )
+    anew = ""
+    if offsets_last(checkpoint, commit):
+        anew = "; in real-time mode, as by its times the batch before ran, it is planned anew"
     return Restart(
         action="replay",
         batch_id=latest,
         state_version=latest,
         detail=f"runs batch {latest} with the offsets it was planned with"
-        f" ({describe_batch(checkpoint, latest)})",
+        f" ({describe_batch(checkpoint, latest)}){anew}",
     )
 
 

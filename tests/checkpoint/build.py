@@ -47,11 +47,11 @@ def checkpoint(root, *, committed=3, opened=True, state="all", partitions=2):
     ``state``: of the open batch, "all" partitions, "some" or "none" have written theirs.
     """
     write(root, "metadata", '{"id":"9efb0370-ef1d-44dc-b650-de9f432e20e7"}')
-    planned = committed + bool(opened)
-    for batch in range(planned):
+    for batch in range(committed + bool(opened)):
         age = OLD + 10 * batch
         write(root, f"sources/0/{batch}", file_entry(batch), age=age)
-        write(root, f"offsets/{batch}", offsets(batch, partitions=partitions), age=age)
+        planned = offsets(batch, time_ms=int(age * 1000), partitions=partitions)
+        write(root, f"offsets/{batch}", planned, age=age)
         if batch < committed:
             write(root, f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}', age=age + 4)
     info = {

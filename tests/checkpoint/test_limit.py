@@ -8,6 +8,7 @@ import pytest
 from agent.checkpoint.folder import LocalFolder
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.limit import advise
+from agent.checkpoint.soundness import judge
 from agent.checkpoint.watched import Watched
 from tests.checkpoint.build import OLD, checkpoint, offsets, write
 
@@ -40,7 +41,7 @@ def of_both(root, version="v2", *, kafka="clicks", files="archive"):
     shutil.copytree(logs, root / "sources" / (files if version == "v2" else "1"))
     write(root, f"sources/{kafka if version == 'v2' else 0}/0", 'v1\n{"orders":{"0":0}}')
     for batch in range(7):
-        head = offsets(batch).split("\n")[1]
+        head = offsets(batch, time_ms=int(1000 * (OLD + 10 * batch))).split("\n")[1]
         ends = [(kafka, f'{{"orders":{{"0":{1000 * (batch + 1)}}}}}')]
         ends.append((files, f'{{"logOffset":{batch}}}'))
         lines = [f"{name}:{end}" if version == "v2" else end for name, end in ends]
@@ -159,3 +160,29 @@ def test_a_limit_is_held_to_four_times_the_largest_batch_seen(tmp_path):
     [told] = advise(read_checkpoint(folder), folder, open_batch=6, deadline_seconds=600.0)
     assert told.limit == 8
     assert "; held to 4 times the largest batch seen (2)" in told.detail
+
+
+@pytest.mark.parametrize(("planned", "learned"), [(0.2, "checkpoint"), (300.2, "nothing")])
+def test_a_batch_whose_offsets_come_at_its_end_tells_not_how_long_it_took(
+    tmp_path, planned, learned
+):
+    """As in real-time mode (SPARK-53915): by them five minutes of rows were read in no time."""
+    root = tmp_path / "ck"
+    write(root, "metadata", '{"id":"9efb0370-ef1d-44dc-b650-de9f432e20e7"}')
+    write(root, "sources/0/0", 'v1\n{"orders":{"0":0}}')
+    for batch in range(9):
+        start = OLD + 301 * batch
+        head = offsets(0, time_ms=int(1000 * start)).split("\n")[1]
+        end = (batch + 1) * 300_000 + batch % 3
+        write(
+            root, f"offsets/{batch}", f'v1\n{head}\n{{"orders":{{"0":{end}}}}}', age=start + planned
+        )
+        if batch < 8:
+            write(root, f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}', age=start + 300.5)
+    folder = LocalFolder(root)
+    seen = read_checkpoint(folder)
+    [told] = advise(seen, folder, open_batch=8, deadline_seconds=120.0)
+    assert told.learned_from == learned
+    assert (told.limit is None) is (learned == "nothing")
+    said = judge(seen, folder).restart.detail
+    assert ("in real-time mode" in said) is (learned == "nothing")
