@@ -36,6 +36,9 @@ _SNAPSHOTS: Final = ("snapshot", "zip")
 #: Stores that a start is told to load, of all operators and partitions together: each is a task of
 #: every batch. What is told of them takes some 120 MB, whether or not a file of them is there.
 MOST_STORES: Final = 100_000
+#: Spark's default of spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay: changes
+#: that it replays where it passes over a snapshot that it cannot read.
+MOST_REPLAYED: Final = 500
 #: A changelog's header is at its very beginning.
 _HEADER_BYTES: Final = 1 << 20
 
@@ -157,20 +160,89 @@ def _store(
     files = checkpoint.layout.state.get(key, [])
     if ids is not None:
         chain = _lineage_chain(folder, key, files, version, ids)
-        return _with_named(checkpoint, folder, key, version, chain)
+        store = _with_named(checkpoint, folder, key, version, chain)
+        return _repaired(checkpoint, folder, store, files, ids) if store.missing else store
     chain = _plain_chain(key, files, version)
     newest = store = _with_named(checkpoint, folder, key, version, chain)
     skipped = []
     while store.missing and store.snapshot_version is not None:
         bad = chain[0][0]
-        more = f", and {len(store.missing) - 1} more" if len(store.missing) > 1 else ""
-        skipped.append(Skipped(bad.path, store.missing[0] + more))
+        skipped.append(_passed_over(bad, store))
         files = [file for file in files if file is not bad]
         chain = _plain_chain(key, files, version)
         if chain[1]:  # an older snapshot needs these changes, too
             return newest
         store = _with_named(checkpoint, folder, key, version, chain)
     return newest if store.missing else msgspec.structs.replace(store, skipped=skipped)
+
+
+def _repaired(
+    checkpoint: Checkpoint,
+    folder: Folder,
+    newest: StoreClosure,
+    files: list[StateFile],
+    ids: set[str],
+) -> StoreClosure:
+    """Format v2: an older snapshot, or none, with all changes of the lineage, where they are there.
+
+    As Spark does it (``AutoSnapshotLoader``, ``RocksDB.getFullLineage``): it fails without a
+    changelog that tells of the lineage, be it of a version before the snapshot.
+    """
+    changes = {(file.version, file.unique_id): file for file in files if file.kind == "changelog"}
+    snapshots = {(file.version, file.unique_id): file for file in files if file.kind == "zip"}
+    lineage = _full_lineage(folder, changes, newest.version, ids)
+    if not lineage or any(one not in changes for one in lineage):
+        return newest
+    along = [changes[one] for one in lineage]
+    starts: list[StateFile | None] = [
+        snapshots[one] for one in reversed(lineage) if one in snapshots
+    ]
+    if newest.version <= MOST_REPLAYED:
+        starts.append(None)
+    skipped: list[Skipped] = []
+    for start in starts:
+        chain: _Chain
+        chain = ([*along], [], None) if start is None else ([start, *along], [], start.version)
+        store = _with_named(checkpoint, folder, newest.key, newest.version, chain)
+        if not store.missing:
+            skipped = skipped or [Skipped(newest.key.folder, newest.missing[0])]
+            return msgspec.structs.replace(store, skipped=skipped)
+        if start is not None:
+            skipped.append(_passed_over(start, store))
+    return newest
+
+
+def _full_lineage(
+    folder: Folder,
+    changes: dict[tuple[int, str | None], StateFile],
+    version: int,
+    ids: set[str],
+) -> list[tuple[int, str]]:
+    """All versions that Spark replays at most, with their ids; empty where not all are told.
+
+    A changelog tells those since the snapshot before it, so the oldest of them tells of more.
+    """
+    first = max(1, version - MOST_REPLAYED)
+    chain = [(version, one) for one in ids if (version, one) in changes][:1]
+    while chain and chain[0][0] > first:
+        if chain[0] not in changes:
+            return []
+        try:
+            with folder.open(changes[chain[0]].path) as changelog:
+                told = read_lineage(changelog.read(_HEADER_BYTES)) or []
+        except FileNotFoundError:
+            return []
+        more = sorted(one for one in told if first <= one[0] < chain[0][0])
+        if not more:
+            return []
+        chain = [*more, *chain]
+    whole = [number for number, _ in chain] == list(range(first, version + 1))
+    return chain if whole else []
+
+
+def _passed_over(snapshot: StateFile, store: StoreClosure) -> Skipped:
+    more = f", and {len(store.missing) - 1} more" if len(store.missing) > 1 else ""
+    return Skipped(snapshot.path, store.missing[0] + more)
 
 
 def _with_named(
@@ -208,7 +280,7 @@ def _with_named(
         files=sorted(set(paths)),
         bytes=size,
         snapshot_version=snapshot,
-        changes=sum(file.kind in _CHANGES for file in chosen),
+        changes=sum(file.kind in _CHANGES and file.version > (snapshot or 0) for file in chosen),
         missing=missing,
     )
 

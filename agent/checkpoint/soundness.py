@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 import msgspec
 
 from agent.checkpoint.closure import (
+    MOST_REPLAYED,
     Closure,
     Skipped,
     StoreClosure,
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 Action = Literal["start", "plan", "replay", "fail"]
 CHANGED: Final = "its bytes do not match its checksums (.crc): damaged, truncated or changed"
-#: Spark's default of spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay: changes
-#: that it replays where it passes over a snapshot that it cannot read.
-MOST_REPLAYED: Final = 500
 _UNLESS_REAL_TIME: Final = ", unless it ran in real-time mode, which writes offsets last"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 #: Whether a start looks for a repartitioning that is not finished (Spark 4.2).
@@ -517,6 +515,15 @@ def _skipped(checkpoint: Checkpoint, store: StoreClosure, bad: Skipped) -> Findi
     else:
         passed = _SINCE_4_2 in checkpoint.conf
         said = f"Spark 4.2 and later start from {start} instead, earlier ones fail"
+    if checkpoint.state_format == 2:
+        return Finding(
+            check="state_incomplete",
+            severity="warning" if passed else "error",
+            evidence=f"{bad.why}. {said}",
+            remedy="none for Spark 4.2, by which the query runs; earlier ones need a savepoint"
+            if passed
+            else "start it with Spark 4.2 or later, or from an older savepoint",
+        )
     aside = (
         f"with the query stopped move {bad.path} aside, and {sums_of(bad.path)} if it is there:"
         f" every version of Spark then starts from {start}, and the changes since give the same"

@@ -210,7 +210,7 @@ def test_a_file_sink_that_holds_the_batch_and_one_that_is_rolled_back(driver, so
 
 
 @pytest.mark.slow("queries of its own; what is said of such a snapshot is tried every time")
-@pytest.mark.parametrize("store", ["hdfs", "changelog"])
+@pytest.mark.parametrize("store", ["hdfs", "changelog", "changelog-v2"])
 def test_a_snapshot_that_cannot_be_read_is_passed_over_there_or_not(
     driver, source, tmp_path, store
 ):
@@ -231,16 +231,18 @@ def test_a_snapshot_that_cannot_be_read_is_passed_over_there_or_not(
     assert "error" not in driver.ask({"run": order})
     truth = contents(order["sink"], "aggregation")
 
-    kind = "snapshot" if store == "hdfs" else "zip"
+    kind, damaged = "snapshot" if store == "hdfs" else "zip", []
     for partition in root.glob("state/0/[01]"):
-        newest = max(partition.glob(f"*.{kind}"), key=lambda path: int(path.stem))
+        newest = max(partition.glob(f"*.{kind}"), key=lambda path: int(path.stem.partition("_")[0]))
+        damaged.append(newest.relative_to(root))
         newest.write_bytes(b"")
         newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
     seen = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root), deep=True)
     said = [one for one in seen.findings if one.severity != "info"]
     assert {(one.check, one.severity) for one in said} == {("state_incomplete", "warning")}
     aside = shutil.copytree(bad, tmp_path / "aside")
-    for one in said:
-        (aside / "ck" / one.remedy.split(" aside")[0].rpartition(" ")[2]).unlink()
+    for path in damaged:
+        assert store == "changelog-v2" or any(f"move {path} aside" in one.remedy for one in said)
+        (aside / "ck" / path).unlink()
     for image in (bad, aside):
         assert finish(driver, order, image, truth, limit=1) == "", image
