@@ -416,7 +416,7 @@ def read_checkpoint(
         if entry is not None:
             offsets[batch_id] = entry
     _once_each(layout, offsets)
-    names = _named_alike(layout, offsets)
+    names = _named_alike(layout, offsets, folder)
     commits: dict[int, Commit] = {}
     for batch_id in sorted(layout.commits)[-2:]:
         committed = parse(layout.commits[batch_id].path, parse_commit, batch_id)
@@ -521,6 +521,10 @@ def parse_commit(batch_id: int, text: str) -> Commit:
         next_watermark_ms=_integer(metadata.get("nextBatchWatermarkMs")),
         state_ids=state_ids,
     )
+
+
+#: Sources that keep numbered entries of their own below ``sources/``.
+_KEEPING_LOGS: Final = ("file", "kafka")
 
 
 def source_kind(offset: Any) -> SourceKind:
@@ -637,8 +641,8 @@ def log_offset(offset: Any) -> int:
     return -1
 
 
-def _named_alike(layout: Layout, offsets: dict[int, Offsets]) -> list[str]:
-    """Puts every batch's offsets in the newest one's order of sources, and the logs; the names.
+def _named_alike(layout: Layout, offsets: dict[int, Offsets], folder: Folder) -> list[str]:
+    """Puts every batch's offsets in the newest one's order of sources, and the logs; their folders.
 
     Sources with names of their own may come, go, and stand in another order from batch to batch.
     """
@@ -651,10 +655,41 @@ def _named_alike(layout: Layout, offsets: dict[int, Offsets]) -> list[str]:
             offsets[batch_id] = msgspec.structs.replace(
                 one, names=names, sources=[own.get(name) for name in names]
             )
+    logs = {str(index): log for index, log in layout.sources.items()} | layout.named_sources
+    keeping = [
+        at
+        for at, end in enumerate(offsets[max(offsets)].sources)
+        if source_kind(end) in _KEEPING_LOGS
+    ]
+    if any(names[at] not in logs for at in keeping):
+        names = _folders_by_kind(offsets[max(offsets)].sources, names, logs, folder)
     if names != [str(at) for at in range(len(names))]:
-        logs = {str(index): log for index, log in layout.sources.items()} | layout.named_sources
         layout.sources = {at: logs[name] for at, name in enumerate(names) if name in logs}
     return names
+
+
+def _folders_by_kind(
+    newest: list[Any], names: list[str], logs: dict[str, list[LogFile]], folder: Folder
+) -> list[str]:
+    """The names of the sources' folders, where what the offsets call them tells of none.
+
+    Spark numbers the folders of sources, and the offsets of version 2 by their places in the plan:
+    a stream read twice has one folder, and its offset at its last place. With source evolution the
+    folders have names of their own, and offsets of version 1 have none. Sure where there is one
+    source of a kind.
+    """
+    found: dict[str, list[str]] = {kind: [] for kind in _KEEPING_LOGS}
+    for name, log in logs.items():
+        found["file" if _is_file_log(folder, log[0].path) else "kafka"].append(name)
+    free = (str(number) for number in range(len(names) + len(logs)) if str(number) not in logs)
+    mended = [next(free) if name in logs else name for name in names]
+    for kind, own in found.items():
+        lines = [at for at, end in enumerate(newest) if source_kind(end) == kind]
+        if len(lines) != len(own) or len(own) > 1:
+            return names
+        for at, name in zip(lines, own, strict=True):
+            mended[at] = name
+    return mended
 
 
 def _once_each(layout: Layout, offsets: dict[int, Offsets]) -> None:
