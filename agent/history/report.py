@@ -206,9 +206,9 @@ def _crew(told: Record) -> str:
     if had is None or wanted is None:
         return ""
     said = (
-        f"Executors: {number(had)} executor-hours a day as its application ran, {number(wanted)} "
+        f"Executors: {number(had)} executor-hours for each 24 hours in which it ran, "
+        f"{number(wanted)} with those that Weir would have asked for."
     )
-    said += "with those that Weir would have asked for."
     words = files("agent.export.page").joinpath("assets/words.json").read_bytes()
     bounds = msgspec.json.decode(words)["executor_bounds"]
     why = bounds.get(told["executors_bound"], "").format(wanted=told["executors_wanted_max"])

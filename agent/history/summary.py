@@ -63,7 +63,7 @@ def _queries(found: Findings) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     crewed = any(one.advised.get("executor_hours_a_day") is not None for one in found.queries)
     if crewed:
-        table.add_column("executor-h a day", justify="right", no_wrap=True)
+        table.add_column("executor-h/24 h run", justify="right", no_wrap=True)
     table.add_column("worst hour", no_wrap=True)
     table.add_column("why", max_width=44)
     for one in found.queries[:MOST_QUERIES]:

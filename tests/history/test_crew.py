@@ -154,7 +154,9 @@ def test_report_and_summary_say_what_a_day_costs(told: list[rows.Row]) -> None:
     show(found, outcome, out)
     (advised,) = of(told, rows.RECOMMENDATIONS)
     day = f"{advised['executor_hours_a_day_wanted']:.3g}"
-    assert f"96 executor-hours a day as its application ran, {day} with those" in page
+    # One that runs for five minutes of each hour pays a twelfth of it a day.
+    assert f"96 executor-hours for each 24 hours in which it ran, {day} with those" in page
+    assert "executor-h/24 h run" in out.getvalue()
     assert "Executors by the hour" in page
     assert f"96 → {day}" in out.getvalue()
 
