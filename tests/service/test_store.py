@@ -721,8 +721,8 @@ def test_an_event_that_the_core_fails_on_is_refused_and_the_others_count(
 
     real = judge.progress
 
-    def fragile(query, body, *rest):  # type: ignore[no-untyped-def]
-        result = real(query, body, *rest)  # fails when half of it is done
+    def fragile(query, body, *rest, **more):  # type: ignore[no-untyped-def]
+        result = real(query, body, *rest, **more)  # fails when half of it is done
         if body.progress.rows == 13:
             raise ZeroDivisionError("division by zero")
         return result
