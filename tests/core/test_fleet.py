@@ -356,6 +356,62 @@ def test_one_that_fills_its_limits_is_limited_by_what_it_can_digest() -> None:
     assert all(3000 < limit < 6000 for limit in source.limits[2:])
 
 
+class EachPartition:
+    """A source of nobody's acquaintance: its limit holds for each of its partitions."""
+
+    CONFIGURED = 10_000
+
+    def __init__(self, waiting: list[float]) -> None:
+        rules = QueryPolicy(target_seconds=60.0, deadline_seconds=300.0)
+        self.world, self.waiting = World(Policy(default=rules)), waiting
+        self.limits: list[int] = [self.CONFIGURED, self.CONFIGURED]
+        self.seconds: list[float] = [10.0]
+
+    def run(self, batches: int, rows_per_second: list[float]) -> None:
+        for _ in range(batches):
+            for index, rate in enumerate(rows_per_second):
+                self.waiting[index] += rate * self.seconds[-1]
+            limit = self.limits[-2]
+            taken = [min(int(waits), limit) for waits in self.waiting]
+            self.waiting = [was - took for was, took in zip(self.waiting, taken, strict=True)]
+            rows = max(sum(taken), 1)
+            self.seconds.append(1.0 + rows / 1000.0)
+            event = self.world.driver.progress(
+                rows, self.seconds[-1], limit=limit, configured=self.CONFIGURED, backlog=None
+            )
+            event["limits"][0] |= {"admitted": rows, "next_limit": self.limits[-1]}
+            granted = [grant.limit for grant in self.world.send(event).grants]
+            self.limits.append((granted[0] or self.CONFIGURED) if granted else self.CONFIGURED)
+
+
+def test_a_limit_that_holds_for_each_partition_is_lowered_by_as_many_as_there_are() -> None:
+    """As a batch that reads its source several times: its limit counts for each of them."""
+    source = EachPartition([1e6] * 32)
+    source.run(20, [15.0] * 32)
+    assert source.seconds[1:3] == [321.0, 321.0]  # as configured
+    assert max(source.seconds[3:]) < 65.0
+    assert source.seconds[-1] > 50.0
+
+
+def test_a_batch_beyond_its_limit_that_is_no_multiple_of_it_tells_nothing_of_its_unit() -> None:
+    """It may not look at it, or have read on to the end of a file."""
+    world = World(Policy(default=QueryPolicy(target_seconds=60.0, deadline_seconds=300.0)))
+    for _ in range(20):
+        event = world.driver.progress(320_007, 321.0, limit=10_000, configured=10_000, backlog=None)
+        event["limits"][0]["admitted"] = 320_007
+        assert world.send(event).grants == []
+
+
+def test_where_few_partitions_get_nearly_all_their_limit_does_not_stay_that_of_all() -> None:
+    """Taken for a share of them, it would leave those behind for good that get more."""
+    source = EachPartition([20_000.0] * 32)
+    source.run(20, [3.0] * 32)
+    source.waiting[0] = source.waiting[1] = 100_000.0
+    source.run(300, [350.0, 350.0] + [1.0] * 30)
+    assert max(source.waiting) < 5000.0
+    assert max(source.seconds[3:]) < 1.5 * 60.0
+
+
 def test_a_first_batch_near_the_deadline_limits_those_that_would_be_killed() -> None:
     world = World(Policy(default=QueryPolicy(target_seconds=5.0, deadline_seconds=60.0)))
     (grant,) = world.send(world.driver.progress(20_000, 45.0, limit=10**6, configured=10**6)).grants

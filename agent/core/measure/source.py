@@ -9,6 +9,7 @@ import msgspec
 from agent.core.decode.kafka_offsets import is_kafka
 from agent.core.measure.decaying import LATELY_SECONDS, SteppingRate
 from agent.core.measure.lanes import Lanes
+from spark_listener.obedience import TELLING
 from spark_listener.sources import known, reads_all
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Source(msgspec.Struct):
     rows: int | None = None
     admitted: int | None = None
     guessed: bool = False  # what was admitted: nobody told
+    multiplied: bool = False  # a batch filled its limit several times over
     rows_per_unit: float | None = None
     last_rows_per_unit: float | None = None  # of the last batch alone
     limited: bool = False
@@ -224,6 +226,8 @@ class Source(msgspec.Struct):
         elif said is None or said.backlog is None:
             self.backlog = None  # nobody tells: last batch's figure would be stale
         self._judge_limited(said)
+        if said is not None:
+            self._count_as_limited()
         self.guessed = self.admitted is None
         if self.admitted is None and self.limited and self.batch_limit is not None:
             self.admitted = self.batch_limit
@@ -270,6 +274,22 @@ class Source(msgspec.Struct):
         self.held_back = self.limited and (
             self.backlog is None or most is None or self.backlog > most
         )
+
+    def _count_as_limited(self) -> None:
+        """What a batch took beyond the limit are rows of what the limit counts, where it acts.
+
+        It may hold for each of several partitions, or the batch may have read its source more than
+        once. That a batch of a limit's rows to the row, or of a multiple of them, fills it is
+        chance once in so many.
+        """
+        limit, taken = self.batch_limit, self.admitted
+        if self.unit != "rows" or self.of_kafka or self.backlog is not None:
+            return
+        if not limit or taken is None or taken <= limit:
+            return
+        self.multiplied = self.multiplied or (limit >= TELLING and taken % limit == 0)
+        if self.multiplied:
+            self.admitted = limit
 
     def _learn_ratio(self) -> None:
         if not self.admitted or self.rows is None:
@@ -355,6 +375,7 @@ class Source(msgspec.Struct):
 
     def _reset_unit(self) -> None:
         self.rows_per_unit = self.last_rows_per_unit = self.held_limit = None
+        self.multiplied = False
         self.arrival = SteppingRate()
         self._count_anew()
         self.withdraw()
