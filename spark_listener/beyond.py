@@ -106,7 +106,7 @@ class Watch:
             if driver.session(self._default) is None:  # nor met by a query of its own
                 driver.watch(self._default, control=driver.settings.control, whole=self._looked)
             self._default = None
-        self._looked = True
+        self._looked = self._looked or bool(self._seen)
 
     def _look_at_queries(self) -> None:
         told = str(self._queries.toString())

@@ -292,7 +292,7 @@ def captured(waiting: Waiting, session: Session, gate: FirstBatchGate | None) ->
     """What an event tells; raises what py4j raises."""
     kind, event, epoch_seconds = waiting.kind, waiting.event, waiting.epoch_seconds
     if kind == "progress":
-        text = waiting.text or _told(event.progress())
+        text = waiting.text or json_of(event.progress())
         return Captured(kind, epoch_seconds, text=text, session=session)
     query_id, run_id = str(event.id().toString()), str(event.runId().toString())
     name = exception = error_class = None
@@ -314,7 +314,7 @@ def captured(waiting: Waiting, session: Session, gate: FirstBatchGate | None) ->
     )
 
 
-def _told(progress: Any) -> str:
+def json_of(progress: Any) -> str:
     """A progress as JSON, where need be without what the job observes, which nobody here reads.
 
     Spark 3.5 writes none where a column that is observed is an interval.

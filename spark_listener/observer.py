@@ -893,10 +893,13 @@ class Observer:
     # -- heartbeats -----------------------------------------------------------------------------
 
     def _beat_if_due(self) -> None:
-        if time.monotonic() >= self._next_heartbeat:
+        begun = time.monotonic()
+        if begun >= self._next_heartbeat:
             self._guarded("a heartbeat", self._heartbeat)
-            # From its end: of hundreds of queries it takes long, and events wait meanwhile.
-            self._next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
+            # Of hundreds of queries it takes long, and events wait meanwhile: they have their turn.
+            every = self._settings.heartbeat_seconds
+            rest = min(_PART_SECONDS, every)
+            self._next_heartbeat = max(begun + every, time.monotonic() + rest)
 
     def _heartbeat(self) -> None:
         """In one event, or in several where it takes long."""
@@ -1027,6 +1030,9 @@ class Observer:
             stays=stays,
             goes_on=goes_on,
         )
+        if not goes_on:  # what only those told is untold
+            for run in self._runs.values():
+                run.told = None if run.told in self._outbox.replaced else run.told
         for pulse in told["queries"]:
             of = self._runs.get(pulse["runId"])
             if of is not None and of.told is None and pulse.get("limits"):

@@ -48,6 +48,7 @@ class Outbox:
         self._largest_bytes = largest_bytes
         self._largest_heartbeat_bytes = largest_bytes  # less where the agent refused one
         self._stays = 0  # the number of a heartbeat that none replaces
+        self.replaced: set[int] = set()  # numbers of the unsent heartbeat before the newest
         self._changed = threading.Condition()
         self._pending: deque[Pending] = deque()
         self._pending_bytes = 0
@@ -161,15 +162,15 @@ class Outbox:
                 del self._progress[item.run_id]
 
     def _forget_waiting_heartbeats(self) -> None:
-        if any(item.kind == "heartbeat" for item in self._pending):
-            kept = self._stays
-            self._keep(
-                lambda item: (
-                    item.kind != "heartbeat"
-                    or item.sequence <= self._in_flight
-                    or item.sequence == kept
-                )
-            )
+        self.replaced = {
+            item.sequence
+            for item in self._pending
+            if item.kind == "heartbeat"
+            and item.sequence > self._in_flight
+            and item.sequence != self._stays
+        }
+        if self.replaced:
+            self._keep(lambda item: item.sequence not in self.replaced)
 
     def _keep(self, wanted: Callable[[Pending], bool]) -> None:
         kept: deque[Pending] = deque()

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_listener import iceberg, sources
+from spark_listener.listener import json_of
 from spark_listener.redact import redact, redact_conf
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Query:
 
         Spark keeps 100, ``spark.sql.streaming.numRecentProgressUpdates``.
         """
-        return [str(progress.json()) for progress in self.execution.recentProgress()]
+        return [json_of(progress) for progress in self.execution.recentProgress()]
 
     def limits_known(self) -> bool:
         """False until the query has set up its sources."""

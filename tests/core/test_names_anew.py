@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.fleet import Fleet
+from agent.core.fleet import Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import Driver
 from tests.core.test_fleet import World
@@ -121,3 +121,29 @@ def test_one_that_was_only_out_of_reach_is_itself_again() -> None:
     first.time, world.driver = world.driver.time, first
     world.send(first.heartbeat(first.batch_id + 1, 1.0))
     assert known(world)["orders-1"] == (True, False, 20)
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_what_was_ordered_of_many_holds_under_each_new_name(*, parked: bool) -> None:
+    world = World(POLICY)
+    begin(world, 1, after_seconds=0.0)
+    world.send(world.driver.terminated())
+    if parked:
+        world.fleet.tick(world.now + 2.0 * HOUR)
+    world.fleet.control("*", "*", Order(mode="off", who="kim"), world.now)
+    assert begin(world, 2, after_seconds=3.0 * HOUR) == []
+    assert world.view(("orders-2", "orders")).mode == "off"
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_of_several_runs_before_the_last_one_is_known(*, parked: bool) -> None:
+    world = World(POLICY)
+    begin(world, 0, after_seconds=0.0)
+    begin(world, 1, after_seconds=3.0)  # before the first one counts as gone: a name of its own
+    wait(world, 1.5 * HOUR if parked else 60.0)
+    assert ("orders-0" in known(world)) is not parked
+    begin(world, 2, after_seconds=60.0)
+    wait(world, 60.0)
+    found = known(world)
+    assert found.pop("orders-2") == (True, False, 40), "of the second and the third"
+    assert all(stopped for _, stopped, _ in found.values()), found

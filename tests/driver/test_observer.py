@@ -517,9 +517,13 @@ def test_of_hundreds_of_queries_a_heartbeat_tells_what_it_has_each_second(
     times: list[float] = []
     put = outbox.put
 
-    def timed(*arguments: Any, **more: Any) -> int:
+    heard: dict[str, list[float]] = {}
+
+    def timed(kind: Any, time: str, body: str, *arguments: Any, **more: Any) -> int:
         times.append(clock.now)
-        return put(*arguments, **more)
+        for pulse in json.loads(body)["queries"]:
+            heard.setdefault(pulse["runId"], []).append(clock.now)
+        return put(kind, time, body, *arguments, **more)
 
     monkeypatch.setattr(outbox, "put", timed)
     observer._round()
@@ -533,7 +537,29 @@ def test_of_hundreds_of_queries_a_heartbeat_tells_what_it_has_each_second(
         observer._round()
         clock.sleep(0.5)
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert max(gaps) < 5.0 + 1.0 + 1.0, "its pause, a tick, and what the first part takes"
+    assert max(gaps) < 1.0 + 0.5 + 1.1, "its pause, a tick, and what the first part takes"
+    waits = [b - a for one in heard.values() for a, b in itertools.pairwise(one)]
+    assert max(waits) < 18.1 + 1.0 + 0.5 + 1.1, "of each query, what a whole heartbeat takes"
+
+
+def test_what_only_a_heartbeat_told_that_was_replaced_unsent_is_untold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the agent is thought to know what is configured, and what it decided before holds."""
+    clock = Clock(monkeypatch)
+    watched = Watched(RunningQuery(lambda: clock.sleep(0.6) or resting()), FileControl())
+    observer = watched.observer
+    for index in range(4):
+        query = RunningQuery(lambda: clock.sleep(0.6) or resting())
+        query.run_id = f"r{index}"
+        observer._runs[query.run_id] = Run(query, Actuated(FileControl()), None)  # type: ignore[arg-type]
+    observer._heartbeat()
+    parts = [run.told for run in observer._runs.values()]
+    assert len(set(parts)) > 1
+    last = list(observer._runs.values())[-1]
+    observer._put_heartbeat({"queries": [{"runId": "r", "limits": [{"source": 0}]}]})
+    assert observer._runs["r"].told == max(filter(None, parts)) + 1
+    assert last.told is None
 
 
 def no_answer() -> RunningBatch:

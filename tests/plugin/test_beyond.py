@@ -106,6 +106,22 @@ def test_nobody_comes_in_while_spark_stops() -> None:
     assert watch._driver is None
 
 
+def test_a_query_that_could_not_be_met_at_the_first_look_is_no_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch, watched = Watch(MagicMock(), {}), []
+    watch._driver, watch._queries = MagicMock(), MagicMock()
+    watch._driver.session.return_value = None
+    watch._driver.watch = lambda _, *, control, whole: watched.append(whole)
+    monkeypatch.setattr("spark_listener.beyond.conf_of", lambda *_, **__: {})
+    monkeypatch.setattr(Watch, "_settings", lambda *_: MagicMock())
+    watch._queries.toString.return_value = f"[id = {'a' * 36}, runId = {'b' * 36}]"
+    watch._queries.get.side_effect = [OSError("no answer"), MagicMock()]
+    for _ in range(2):
+        watch._look()
+    assert watched == [False]
+
+
 @pytest.mark.parametrize("before", ["no session", "none used", "no query", None])
 def test_what_began_since_a_look_is_told_from_its_first_batch_on(
     monkeypatch: pytest.MonkeyPatch, before: str | None

@@ -27,7 +27,7 @@ from agent.core.fleet.liveness import Liveness, Wakefulness, wake
 from agent.core.fleet.orders import Order, OrderRecord, Standing, UnknownQuery
 from agent.core.fleet.pools import Pools
 from agent.core.fleet.replies import Grant, Replies
-from agent.core.fleet.roster import Named, Roster, RosterFull
+from agent.core.fleet.roster import Named, Roster, RosterFull, goes_on
 from agent.core.fleet.saved import (
     AGENT_PART,
     NO_STATE,
@@ -395,10 +395,13 @@ class Fleet:
         self.wakefulness.tick(now, off_seconds)
         changed: set[Key] = set()
         forgotten: set[Key] = set()
+        begun_last: dict[tuple[str, str], Query] | None = None
         for query in self._roster:
             if query.life.gone_since_time is None and self.wakefulness.is_silent(query, now):
+                if begun_last is None:
+                    begun_last = self._roster.alive_by_checkpoint()
                 query.life.gone_since_time = now
-                if self._roster.goes_on(query):
+                if goes_on(query, begun_last):
                     query.life.leave(now)
                 changed.add(query.key)
                 self._replies.see(query)

@@ -45,11 +45,13 @@ class Parked:
         self._changed.touch(part_of_parked(query.key))
 
     def of_checkpoint(self, query_id: str, place: str) -> Key | None:
-        """Under which name a checkpoint's query is parked."""
-        for key, one in self._queries.items():
-            if (one.query_id, one.place) == (query_id, place):
-                return key
-        return None
+        """Under which name a checkpoint's query was parked last."""
+        found = [
+            (one.since_time, key)
+            for key, one in self._queries.items()
+            if (one.query_id, one.place) == (query_id, place)
+        ]
+        return max(found)[1] if found else None
 
     def take(self, key: Key) -> Query | None:
         """The query of that name, which is parked no more; None, too, where it cannot be read.

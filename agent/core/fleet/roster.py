@@ -381,7 +381,6 @@ class Roster:
             present = self.parked.take(wanted)
             if present is None:
                 present = self._of_another_name(subject, wanted, now)
-                created = present is None
             if present is None:
                 present = Query(application=wanted[0], query=wanted[1], name_label=named)
             self._queries[wanted] = present
@@ -399,27 +398,39 @@ class Roster:
         place = _place(subject)
         if not place or self._names_stay:
             return None
+        before = [
+            one
+            for one in self._queries.values()
+            if one.run.checkpoint == (subject.id, place)
+            and one.query == wanted[1]
+            and not one.aside
+        ]
+        if before:
+            last = max(before, key=lambda one: one.life.heard_time)
+            if self._alive(last, now):
+                return None
+            self._move(last, wanted, now)
+            return last
         parked = self.parked.of_checkpoint(subject.id, place)
-        if parked is not None and parked[1] == wanted[1]:
-            query = self.parked.take(parked)
-            if query is not None:
-                query.application, query.query = wanted
-            return query
-        for one in self._queries.values():
-            same = one.run.checkpoint == (subject.id, place) and one.query == wanted[1]
-            if same and not one.aside and not self._alive(one, now):
-                self._move(one, wanted, now)
-                return one
-        return None
+        if parked is None or parked[1] != wanted[1]:
+            return None
+        query = self.parked.take(parked)
+        if query is not None:
+            query.application, query.query = wanted
+        return query
 
-    def goes_on(self, query: Query) -> bool:
-        """Whether another application began on a query's checkpoint after its last word."""
-        return bool(query.run.checkpoint_location) and any(
-            one.run.checkpoint == query.run.checkpoint
-            and one.run.begun_time + one.clock.skew_seconds > query.life.heard_time
-            for one in self
-            if one is not query and one.life.gone_since_time is None
-        )
+    def alive_by_checkpoint(self) -> dict[tuple[str, str], Query]:
+        """Of each checkpoint that is read the query that began on it last."""
+        found: dict[tuple[str, str], Query] = {}
+        for one in self:
+            known = found.get(one.run.checkpoint)
+            if (
+                one.run.checkpoint_location
+                and one.life.gone_since_time is None
+                and (known is None or _begun(known) < _begun(one))
+            ):
+                found[one.run.checkpoint] = one
+        return found
 
     def _is_next_of(self, second: Query, first: Query, subject: Named, now: float) -> bool:
         """Whether a start with the id that both have is the second one's, and not the first one's.
@@ -490,6 +501,17 @@ class Roster:
             applications = sorted({key[0] for key in self._queries})
             near += [f"{one}/*" for one in get_close_matches(query, applications, n=1)]
         return f"{said}; nearest: {', '.join(near[:3])}" if near else said
+
+
+def goes_on(query: Query, by_checkpoint: dict[tuple[str, str], Query]) -> bool:
+    """Whether another application began on its checkpoint after its last word."""
+    other = by_checkpoint.get(query.run.checkpoint)
+    return other is not None and other is not query and _begun(other) > query.life.heard_time
+
+
+def _begun(query: Query) -> float:
+    """When its run began, by the agent's clock."""
+    return query.run.begun_time + query.clock.skew_seconds
 
 
 def _place(subject: Named) -> str:
