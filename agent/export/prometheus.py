@@ -110,12 +110,12 @@ class Exporter:
         listeners: Iterable[ListenerView],
         extras: Extras,
         accept: str = "",
-        ahead_seconds: float = 0.0,
+        by_the_machine: Callable[[float], float] = lambda time: time,
     ) -> tuple[bytes, str]:
         """The body and its Content-Type, in the format that the Accept header asks for.
 
-        ``ahead_seconds``: by so much the machine's clock is ahead of the agent's. What the agent
-        timed is told by the machine's, as whoever asks compares it with a clock that is right.
+        ``by_the_machine``: a time of the agent's clock by its machine's, as whoever asks compares
+        it with a clock that is right.
         Raises ValueError where one of ``extras.labels`` is no label name or is already taken.
         """
         started = self._timer()
@@ -127,7 +127,7 @@ class Exporter:
         for key in keys:
             queries += 1
             try:
-                lines = _query_lines(fixed, _by_the_machine(view_of(key), ahead_seconds))
+                lines = _query_lines(fixed, _timed(view_of(key), by_the_machine))
             except Exception as error:  # noqa: BLE001 - one bad query never hides the others
                 self._errors += 1
                 if self._on_error is not None:
@@ -144,7 +144,7 @@ class Exporter:
             scrape_seconds=lambda: self._timer() - started,
         )
         heard = (
-            msgspec.structs.replace(one, last_heard_time=one.last_heard_time + ahead_seconds)
+            msgspec.structs.replace(one, last_heard_time=by_the_machine(one.last_heard_time))
             for one in listeners
         )
         lines = _listeners_lines(fixed, heard)
@@ -171,18 +171,16 @@ class Exporter:
 _Lines = list[tuple[int, bytes]]
 
 
-def _by_the_machine(view: QueryView, ahead_seconds: float) -> QueryView:
+def _timed(view: QueryView, by_the_machine: Callable[[float], float]) -> QueryView:
     """What the agent timed, by its machine's clock."""
-    if not ahead_seconds:
-        return view
     times = {
-        name: time + ahead_seconds
+        name: by_the_machine(time)
         for name in ("gone_since_time", "mode_since_time", "folder_audited_time")
         if (time := getattr(view, name)) is not None
     }
     held_by = view.held_by
     if held_by is not None:
-        held_by = msgspec.structs.replace(held_by, time=held_by.time + ahead_seconds)
+        held_by = msgspec.structs.replace(held_by, time=by_the_machine(held_by.time))
     return msgspec.structs.replace(view, held_by=held_by, **times)
 
 

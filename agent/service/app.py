@@ -33,6 +33,7 @@ from agent.export.prometheus import EventTimer, Exporter
 from agent.service import memory
 from agent.service.access import CHALLENGES, Caller, Gate, refuse_other_sites
 from agent.service.body import BodyReader, ClientGone
+from agent.service.clock import Settings
 from agent.service.errors import HttpError, of_a_newer_driver
 from agent.service.history import PIECE_SECONDS, POINTS
 from agent.service.keeper import FleetFull, StateUnavailable
@@ -132,7 +133,7 @@ class Service:
         self.rarely = Rarely(60.0)
         self.agent_process: ProcessSample | None = None
         self.driver_processes: tuple[ProcessSample, ...] = ()
-        self.ahead_seconds = 0.0  # by which the machine's clock was set ahead of the agent's
+        self.clock_settings = Settings()
         self.kafka_up: bool | None = None
         self.doors: dict[str, int] | None = None
         self.unattended = False  # drivers are behind doors, and a process at none of them
@@ -372,7 +373,7 @@ class Service:
             listeners=fleet.listeners(now),
             extras=self._extras(),
             accept=accept,
-            ahead_seconds=self.ahead_seconds,
+            by_the_machine=self.clock_settings.by_the_machine,
         )
 
     def _extras(self) -> Extras:

@@ -298,14 +298,12 @@ class Store:
 
     def _lock_anew(self, path: Path) -> None:
         """Where what was locked is not at its path any more, another agent may hold what is."""
-        assert self._lock is not None
         with contextlib.suppress(OSError):
-            mine = os.fstat(self._lock)
-            if (mine.st_dev, mine.st_ino) == _which(path):
+            mine = None if self._lock is None else os.fstat(self._lock)
+            if mine is not None and (mine.st_dev, mine.st_ino) == _which(path):
                 return
-        lock = _lock(path)
-        self._unlock()
-        self._lock = lock
+        self._unlock()  # first: the file at the path may be the same one, by another number
+        self._lock = _lock(path)
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -206,8 +206,8 @@ class Timers:
         off = self._clock.off_seconds()
         self._service.tick(self._clock(), off)
         # Less is no setting, and would give each scrape other times of the same orders.
-        if abs(off - self._service.ahead_seconds) >= CLOCK_OFF_SECONDS:
-            self._service.ahead_seconds = off
+        if abs(off - self._service.clock_settings.off_seconds) >= CLOCK_OFF_SECONDS:
+            self._service.clock_settings.note(self._clock(), off)
             _log.warning(
                 "the machine's clock was set: the agent keeps its own until it is started again",
                 differ_seconds=round(off),

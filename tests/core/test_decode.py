@@ -79,6 +79,7 @@ def test_an_envelope_that_cannot_be_used_says_what_and_where(body: bytes, says: 
         ({"limits": {}}, "limits"),
         ({"limits": [{"source": -1, "unit": "rows"}]}, "limits[0].source"),
         ({"limits": [{"source": 0, "unit": 3}]}, "limits[0].unit"),
+        ({"limits": [{"source": 0, "unit": ""}]}, "limits[0].unit"),
         ({"limits": [{"source": 0}]}, "limits[0].unit"),
         ({"sequence": 0}, "sequence"),
         ({"sequence": True}, "sequence"),
@@ -242,10 +243,11 @@ def test_a_word_of_a_newer_driver_silences_nothing_but_what_it_is_about() -> Non
     assert isinstance(heard.body, HeartbeatEvent)
     assert isinstance(batch.body, ProgressEvent)
     first, second = heard.body.queries
-    assert [one.source for one in first.limits] == [0, 0, 0, 0]
-    assert [one.backlog_bound for one in first.limits] == ["exact", "lower", "lower", "exact"]
-    assert second.limits == []
-    assert [one.source for one in batch.body.limits] == [0]
+    assert [one.source for one in first.limits] == [1, 0, 0, 0, 0]
+    assert [one.backlog_bound for one in first.limits[1:]] == ["exact", "lower", "lower", "exact"]
+    assert [one.control for one in first.limits] == ["advice", *4 * ["live"]]
+    assert [one.control for one in second.limits] == ["advice"]
+    assert [one.control for one in batch.body.limits] == ["live", "advice"]
 
 
 def test_of_a_query_no_more_parts_are_looked_at_than_there_may_be() -> None:

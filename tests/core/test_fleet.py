@@ -1581,15 +1581,22 @@ def test_judgements_are_the_contracts_lines() -> None:
     ]
 
 
-def test_a_query_whose_source_is_limited_in_a_newer_driver_s_unit_is_followed_and_not_steered() -> (
-    None
-):
+@pytest.mark.parametrize("before", [False, True])
+def test_a_query_whose_source_is_limited_in_a_newer_driver_s_unit_is_followed_and_not_steered(
+    *, before: bool
+) -> None:
     world = World()
+    entry = {"source": 0, "unit": "rows", "limit": 500, "configured": 500, "backlog": 7000}
+    for _ in range(5 if before else 0):
+        world.send(world.driver.progress(500, 9.0, limits=[entry]))
+    world.driver.run_id = "r-2"
     entry = {"source": 0, "unit": "splits", "limit": 500, "configured": 500, "backlog": 7}
     for _ in range(20):
         world.send(world.driver.heartbeat(world.driver.batch_id + 1, 1.0, limits=[entry]))
         receipt = world.send(world.driver.progress(500, 9.0, limits=[entry]))
         assert (receipt.refused, receipt.grants) == ([], [])
     view = world.view()
-    assert (view.up, view.sources[0].backlog) == (True, None)
-    assert world.fleet._roster[KEY].totals.rows == 20 * 500
+    (source,) = view.sources
+    assert (view.up, source.backlog, source.control, source.granted) == (True, None, "advice", None)
+    assert "splits" in source.note
+    assert world.fleet._roster[KEY].totals.rows == (25 if before else 20) * 500

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.service.clock import MOST_SETTINGS, Settings
 from spark_listener.wire import format_time
 from tests.service import wire
 from tests.service.agents import AgentProcess, ahead
@@ -75,7 +77,7 @@ def test_prometheus_is_told_of_orders_by_the_machines_clock_once_that_was_set(
                 sample.value
                 for family in families
                 for sample in family.samples
-                if sample.name.endswith(("_since_timestamp_seconds", "heard_timestamp_seconds"))
+                if re.search("_(mode_since|held_since|last_heard)_timestamp", sample.name)
             ]
 
         before = times()
@@ -83,5 +85,35 @@ def test_prometheus_is_told_of_orders_by_the_machines_clock_once_that_was_set(
         said = "the machine's clock was set"
         until(lambda: said in agent.log_path.read_text(), "the tick's word")
         assert len(before) == 3
+        assert times() == before, "they were right when they were noted"
+        for order in ({"mode": "dry-run"}, {"hold": True}):
+            answer = agent.http.post("/v1/queries/orders/query-0/control", json=order)
+            assert answer.is_success
+        assert agent.post(wire.request([wire.progress(2)])).is_success
         assert times() == pytest.approx([time + 7200.0 for time in before], abs=60.0)
         assert times() == times()
+
+
+def test_a_clock_that_was_set_back_had_been_wrong_before() -> None:
+    settings = Settings()
+    assert settings.by_the_machine(100.0) == 100.0
+    settings.note(1000.0, 7200.0)  # paused for two hours
+    assert [settings.by_the_machine(time) for time in (100.0, 1000.0)] == [100.0, 8200.0]
+    settings.note(2000.0, 6000.0)  # 20 minutes too far, as it turns out
+    told = [settings.by_the_machine(time) for time in (100.0, 1000.0, 2000.0)]
+    assert told == [100.0, 7000.0, 8000.0]
+    assert settings.off_seconds == 6000.0
+    settings = Settings()
+    settings.note(1000.0, -7200.0)  # ahead since the agent's start
+    assert [settings.by_the_machine(time) for time in (100.0, 1000.0)] == [-7100.0, -6200.0]
+
+
+def test_of_a_clock_that_is_set_all_the_time_the_newest_settings_are_known() -> None:
+    settings = Settings()
+    for number in range(1, 3 * MOST_SETTINGS + 1):
+        settings.note(100.0 * number, 2.0 * number)
+    newest = 3 * MOST_SETTINGS
+    oldest = newest - MOST_SETTINGS + 1
+    assert settings.by_the_machine(100.0 * newest) == 102.0 * newest
+    assert settings.by_the_machine(100.0 * oldest) == 102.0 * oldest
+    assert settings.by_the_machine(0.0) == 2.0 * (oldest - 1)

@@ -584,7 +584,7 @@ def _progress(body: _EventBody, limits: list[SourceLimit]) -> Progress:
 def decode_limits(value: object, where: str) -> list[SourceLimit]:
     """The limits beside a progress; raises ValueError naming the entry and field.
 
-    One in a unit that is not known is left out: a driver may be newer.
+    Of one in a unit that is not known, as of a newer driver's, the source is followed alone.
     """
     if value is None:
         return []
@@ -600,9 +600,19 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
             raise ValueError(f"{place}.source: an index from 0 is needed")
         unit = item.get("unit")
         if unit not in UNITS:
-            if not isinstance(unit, str):
+            if not isinstance(unit, str) or not unit:
                 raise ValueError(f"{place}.unit: rows, files or bytes is needed")
-            continue  # of a newer driver: its source is followed, and not steered
+            limits.append(
+                SourceLimit(
+                    source=source,
+                    unit="rows",
+                    control="advice",
+                    source_class=_text(item.get("source_class"))[:200],
+                    identity=_text(item.get("identity"))[:100],
+                    note=f"its limit is in {redact_again(unit[:20])}: not known to this agent",
+                )
+            )
+            continue
         observed, bound = item.get("observed_time"), item.get("backlog_bound")
         limits.append(
             SourceLimit(

@@ -241,7 +241,8 @@ class Fleet:
         if self._senders.get(request.listener.instance) is None and self._senders.is_full():
             for instance in self._senders.make_room(self._roster.applications()):
                 self._changed.forget(part_of_listener(instance))
-        return self._senders.hear(request, now)
+        heard_from = now if self.wakefulness.was_deaf(now) else self.wakefulness.awake_time
+        return self._senders.hear(request, now, heard_from)
 
     def _take(self, application: Application, event: Event, now: float, said: _Said) -> None:
         """One event that is new, judged for whom it is about."""

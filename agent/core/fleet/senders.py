@@ -95,8 +95,8 @@ class Senders:
         )
         return self._forget([instance for instance, _ in order[: max(self._most() // 10, 1)]])
 
-    def hear(self, request: Request, now: float) -> Sender:
-        """Who sent a request, heard ``now``.
+    def hear(self, request: Request, now: float, heard_from: float = 0.0) -> Sender:
+        """Who sent a request, heard ``now`` by an agent that hears since ``heard_from``.
 
         The plain name goes over where who had it has been silent, and that one is beside it when it
         is heard again: two that share a name would tell of each other's counters in turn.
@@ -111,7 +111,7 @@ class Senders:
         taken = (
             holder is not None
             and holder.application_id != sender.application_id
-            and now - holder.heard_time <= self._policy.silent_seconds
+            and now - max(holder.heard_time, heard_from) <= self._policy.silent_seconds
         )
         self._unname(sender)
         sender.application = beside_name(request.application) if taken else plain
