@@ -197,7 +197,8 @@ def _repaired(
     starts: list[StateFile | None] = [
         snapshots[one] for one in reversed(lineage) if one in snapshots
     ]
-    if newest.version <= MOST_REPLAYED:
+    # Spark tries version 0 again only where it began with a snapshot.
+    if newest.version <= MOST_REPLAYED and newest.snapshot_version is not None:
         starts.append(None)
     skipped: list[Skipped] = []
     for start in starts:

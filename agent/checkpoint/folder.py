@@ -343,7 +343,7 @@ def reported(address: str) -> Iterator[None]:
 def refuse_later_form(data: bytes, key: str) -> None:
     """Raises CheckpointError where a file of Weir's is of a form that this version does not know.
 
-    Raises msgspec.MsgspecError where it tells none.
+    Raises msgspec.MsgspecError where that is no number. One that tells none is of the first form.
     """
     told = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get(key, msgspec.Raw(b"0"))
     if (form := msgspec.json.decode(told, type=int)) > 1:

@@ -7,6 +7,7 @@ made is seen from where the file is, so nothing needs writing in between.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -61,16 +62,17 @@ class Rescue(msgspec.Struct, frozen=True):
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Keeps a second rescue of the same checkpoint out; freed even if this process is killed."""
-    with reported(str(root)), ExitStack() as held:
-        folder = os.open(root, os.O_RDONLY)
-        held.callback(os.close, folder)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(f"{root}: another rescue is at work on it") from None
-        except OSError:
-            path = root / _LOCK
-            held.callback(_unlock, path, _lock(path))
+    with ExitStack() as held:
+        with reported(str(root)):
+            folder = os.open(root, os.O_RDONLY)
+            held.callback(os.close, folder)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(f"{root}: another rescue is at work on it") from None
+            except OSError:
+                path = root / _LOCK
+                held.callback(_unlock, path, _lock(path))
         yield
 
 
@@ -94,7 +96,10 @@ def _lock(path: Path) -> int:
         except BlockingIOError:
             os.close(handle)
             raise CheckpointError(f"{path.parent}: another rescue is at work on it") from None
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ESTALE:  # on a network file system, the same
+                os.close(handle)
+                continue
             # Some network file systems have no locks: there the file itself is one.
             if made:
                 return handle
@@ -289,9 +294,12 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
             left = True  # the journal says what to move back
         else:
             left = folder.exists()
+        gone = [move.path for move in made if not left and not os.path.lexists(root / move.path)]
         after = (
             "some files are still aside: --undo moves them back" if left else "nothing was moved"
         )
+        if gone:
+            after = f"{folder} was removed meanwhile, and with it {', '.join(gone)}: restore them"
         raise CheckpointError(f"{said}; {after}") from None
 
 
@@ -304,11 +312,20 @@ def _check_unchanged(path: Path, move: Move) -> None:
 def _take_back(root: Path, folder: Path, made: list[Move]) -> None:
     """Moves back what is aside of these; the folder goes unless an earlier try left more in it."""
     for move in reversed(made):
-        if os.path.lexists(folder / _FILES / move.path):
+        if _is_there(folder / _FILES / move.path):
             _rename(root, f"{folder.name}/{_FILES}/{move.path}", move.path, sync=False)
     _sync_parents(root, made)
     if folder.exists():
         _remove_empty(root, folder)
+
+
+def _is_there(path: Path) -> bool:
+    """Raises OSError where that is not known: os.path.lexists takes that for no."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _new_folder(root: Path, now: float) -> Path:

@@ -661,7 +661,8 @@ def _named_alike(layout: Layout, offsets: dict[int, Offsets], folder: Folder) ->
         for at, end in enumerate(offsets[max(offsets)].sources)
         if source_kind(end) in _KEEPING_LOGS
     ]
-    if any(names[at] not in logs for at in keeping):
+    numbered = all(name.isdigit() for name in names)  # a name of its own is its folder's
+    if numbered and any(names[at] not in logs for at in keeping):
         names = _folders_by_kind(offsets[max(offsets)].sources, names, logs, folder)
     if names != [str(at) for at in range(len(names))]:
         layout.sources = {at: logs[name] for at, name in enumerate(names) if name in logs}

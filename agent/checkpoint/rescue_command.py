@@ -90,7 +90,8 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
     )
     moved_to = None
     if options.apply and plan.moves and not plan.refusals:
-        journal.sweep(root)
+        with reported(str(root)):
+            journal.sweep(root)
         unfinished = [
             found for found in journal.find_rescues(root) if found.waiting and found.moved
         ]

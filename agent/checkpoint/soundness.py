@@ -496,6 +496,9 @@ def offsets_last(checkpoint: Checkpoint, batch: int) -> bool:
     planned, committed = layout.offsets.get(batch), layout.commits.get(batch)
     if planned is None or committed is None or told is None or told.timestamp_ms is None:
         return False
+    after = checkpoint.offsets.get(batch + 1)
+    if after is not None and (after.timestamp_ms or 0) < 1000 * committed.modified:
+        return False  # copied, or by another clock than the driver's
     return 1000 * (2 * planned.modified - committed.modified) > told.timestamp_ms
 
 
@@ -793,7 +796,10 @@ def _restart(checkpoint: Checkpoint, failed: list[Finding]) -> Restart:
         )
     anew = ""
     if offsets_last(checkpoint, commit):
-        anew = "; in real-time mode, as by its times the batch before ran, it is planned anew"
+        anew = (
+            "; in real-time mode it is planned anew, and by its times the batch before ran so, or "
+            "the files' clock is ahead of the driver's"
+        )
     return Restart(
         action="replay",
         batch_id=latest,

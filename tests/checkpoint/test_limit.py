@@ -162,6 +162,12 @@ def test_a_limit_is_held_to_four_times_the_largest_batch_seen(tmp_path):
     assert "; held to 4 times the largest batch seen (2)" in told.detail
 
 
+def test_a_copy_without_its_times_is_not_taken_for_one_in_real_time_mode(tmp_path):
+    shutil.copytree(checkpoint(tmp_path / "ck"), tmp_path / "copy", copy_function=shutil.copyfile)
+    folder = LocalFolder(tmp_path / "copy")
+    assert "real-time" not in judge(read_checkpoint(folder), folder).restart.detail
+
+
 @pytest.mark.parametrize(("planned", "learned"), [(0.2, "checkpoint"), (300.2, "nothing")])
 def test_a_batch_whose_offsets_come_at_its_end_tells_not_how_long_it_took(
     tmp_path, planned, learned

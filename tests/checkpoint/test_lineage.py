@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from agent.checkpoint.closure import state_closure
-from agent.checkpoint.folder import LocalFolder
+from agent.checkpoint.folder import CheckpointError, LocalFolder
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.savepoint import take_savepoint
 from agent.checkpoint.soundness import judge
@@ -97,10 +97,15 @@ def test_a_bad_snapshot_of_format_2_is_passed_over_as_one_of_format_1(tmp_path, 
     found = judged(root)
     assert [severity for severity, _ in found] == ["warning" if of else "error"] * len(bad)
     assert all("4.2 and later start from the first change instead" in said for _, said in found)
-    if of:
+    if bad == [6]:  # else no snapshot is left, which Spark would have had to fail on first
         take_savepoint(LocalFolder(root), tmp_path / "to", now=lambda: 1e9, sleep=lambda _: None)
-        told = judged(tmp_path / "to")  # the newest version's own lineage needs no repair
-        assert [severity for severity, _ in told] == ([] if bad == [6] else ["warning"])
+        assert judged(tmp_path / "to") == []
+    else:
+        with pytest.raises(CheckpointError, match=r"not a whole|no snapshot along the lineage"):
+            take_savepoint(
+                LocalFolder(root), tmp_path / "to", now=lambda: 1e9, sleep=lambda _: None
+            )
+        assert not (tmp_path / "to").exists()
 
 
 def test_the_older_snapshot_serves_and_what_tells_of_the_lineage_is_kept(tmp_path):

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -879,6 +880,43 @@ def test_a_disk_that_fails_after_a_file_was_moved_leaves_all_as_it_was(
         journal.apply_plan(root, wanted, now=1e9)
     assert tree(root) == before
     assert not list(root.glob(".weir-*"))
+
+
+def test_what_is_not_known_to_be_back_holds_up_what_is_to_go_back_after_it(tmp_path, monkeypatch):
+    """State that is back while its offsets are aside counts the batch's rows twice."""
+    root = checkpoint(tmp_path)
+    wanted, lstat = plan(root), Path.lstat
+
+    def fail_at_the_end(step):
+        if step == "done":
+            monkeypatch.setattr(Path, "lstat", fail_of_offsets)
+            raise OSError(errno.EIO, "Input/output error")
+
+    def fail_of_offsets(path):
+        if path.match(".weir-rescue-*/files/offsets/3"):
+            raise OSError(errno.EIO, "Input/output error")
+        return lstat(path)
+
+    with pytest.raises(CheckpointError, match="some files are still aside"):
+        journal.apply_plan(root, wanted, now=1e9, on_step=fail_at_the_end)
+    monkeypatch.undo()
+    assert not (root / "offsets/3").exists()
+    state = [move for move in wanted.moves if move.group == "state"]
+    assert not [move for move in state if (root / move.path).exists()]
+    [found] = journal.find_rescues(root)
+    journal.undo(root, found)
+    assert all((root / move.path).exists() for move in wanted.moves)
+
+
+def test_files_that_went_with_a_rescues_folder_are_named(tmp_path):
+    root = checkpoint(tmp_path)
+
+    def remove(step):
+        if step == "move offsets/3":
+            shutil.rmtree(next(root.glob(".weir-rescue-*")))
+
+    with pytest.raises(CheckpointError, match=r"was removed meanwhile, and with it .*: restore"):
+        journal.apply_plan(root, plan(root), now=1e9, on_step=remove)
 
 
 def test_two_rescues_at_once(tmp_path):
