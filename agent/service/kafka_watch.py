@@ -259,6 +259,8 @@ class KafkaWatch:
                     *(key, reading.query_id, source, self._marked(views), now),
                     valid_seconds=valid,
                     silent=unheard,
+                    doubted=watched.log.doubted and not reading.gone,
+                    current=reading.current,
                 )
                 if unheard:
                     partly.add("/".join(key))

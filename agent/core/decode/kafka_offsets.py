@@ -41,6 +41,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     ends: dict[int, Offsets] = {}  # where that batch's planning saw each source end
     planned_time: float = 0.0  # when that was, by the driver's clock
     rests_seconds: float = 0.0  # so long it reads nothing between two batches, and goes on
+    gone: bool = False  # nothing more is planned
+    current: bool = True  # or gone: else it may have read on, and nobody was there to hear it
 
     def reached(self, source: int) -> Offsets:
         """As far as the query has seen each partition of a source reach."""

@@ -28,6 +28,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     ends: Offsets  # and where it ends, as told last
     time: float  # when the ends were seen, on the driver's clock
     looked_time: float  # when brokers were asked, on the same
+    doubted: bool = False  # it may be another cluster's log that the query reads
 
 
 class BrokersWord:
@@ -94,6 +95,8 @@ class BrokersWord:
         *,
         valid_seconds: float,
         silent: Collection[tuple[str, str]],
+        doubted: bool = False,
+        current: bool = True,
     ) -> None:
         """What brokers hold of a source now, shown for so many seconds.
 
@@ -120,7 +123,9 @@ class BrokersWord:
                 ends[place] = begins[place] + one.backlog_rows
         if kept:
             views = sorted(kept + views, key=lambda one: (one.topic, one.partition))
-        asked[source] = _Asked(query.run.query_id, until, views, begins, ends, time, time)
+        if doubted or not current:
+            views = [_without_loss(one) for one in views]
+        asked[source] = _Asked(query.run.query_id, until, views, begins, ends, time, time, doubted)
         if not silent:
             measure.observe(query, source, sum(view.backlog_rows for view in views), time)
         if source < len(query.sources):
@@ -148,9 +153,12 @@ class BrokersWord:
         return True
 
     def elsewhere(self, query: Query) -> bool:
-        """Whether it reads from another cluster, too."""
+        """Whether it reads from another cluster, too, or seems to."""
         query_id, sources = self._elsewhere.get(query.key, ("", set()))
-        return bool(sources) and query_id == query.run.query_id
+        if sources and query_id == query.run.query_id:
+            return True
+        asked = self._partitions.get(query.key, {}).values()
+        return any(one.doubted and one.query_id == query.run.query_id for one in asked)
 
     def partitions(self, query: Query, now: float) -> tuple[list[PartitionView], float | None]:
         """What may be shown of a query's present checkpoint, whichever run reads it on.
@@ -200,6 +208,12 @@ def _waiting(query: Query, one: PartitionView, asked: _Asked) -> PartitionView:
     return one if rows == one.backlog_rows else msgspec.structs.replace(one, backlog_rows=rows)
 
 
+def _without_loss(one: PartitionView) -> PartitionView:
+    return msgspec.structs.replace(
+        one, lost_rows=0, retention_loss_seconds=None, pressing_rows_per_second=None
+    )
+
+
 def _unheard(query: Query, one: PartitionView, asked: _Asked, time: float) -> PartitionView:
     """What is known of one that no broker tells of now; a loss is nearer by the time since then.
 
@@ -208,9 +222,7 @@ def _unheard(query: Query, one: PartitionView, asked: _Asked, time: float) -> Pa
     now = _waiting(query, one, asked)
     taken, begin = _taken(query, one), asked.begins.get((one.topic, one.partition))
     if taken is not None and begin is not None and taken > begin:
-        return msgspec.structs.replace(
-            now, lost_rows=0, retention_loss_seconds=None, pressing_rows_per_second=None
-        )
+        return _without_loss(now)
     if now.retention_loss_seconds is None:
         return now
     left = max(0.0, now.retention_loss_seconds - (time - asked.looked_time))

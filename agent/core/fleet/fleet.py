@@ -658,12 +658,25 @@ class Fleet:
         """
         told_late = self._told_late()
         return {
-            query.key: msgspec.structs.replace(query.read, rests_seconds=query.rests_seconds())
+            query.key: msgspec.structs.replace(
+                query.read,
+                rests_seconds=query.rests_seconds(),
+                gone=query.life.gone_since_time is not None,
+                current=self._is_current(query),
+            )
             for query in self._roster
             if query.read is not None
             and not (query.life.stopped or query.reads_on)
             and query.run.application_id not in told_late
         }
+
+    def _is_current(self, query: Query) -> bool:
+        """Whether it has read no further than is known, or nothing tells of it any more."""
+        if query.life.gone_since_time is not None:
+            return True
+        running, ended = query.running.batch_id, query.batch.id
+        further = running is not None and ended is not None and running > ended + 1
+        return query.life.heard_time >= self.wakefulness.awake_time and not further
 
     def _told_late(self) -> set[str]:
         """Applications whose event logs are not read to their end."""
@@ -675,8 +688,8 @@ class Fleet:
 
         Progress is told once a batch is committed; where logs are written behind, or there are no
         batches, it says nothing of that, and the query is left out. So is one that reads a topic of
-        another cluster, and one whose event log is not read to its end. Of a partition that several
-        sources read the one that is behind counts.
+        another cluster, or seems to, and one whose event log is not read to its end. Of a partition
+        that several sources read the one that is behind counts.
         """
         found: dict[Key, Offsets] = {}
         told_late = self._told_late()
@@ -702,16 +715,26 @@ class Fleet:
         *,
         valid_seconds: float = 300.0,
         silent: Collection[tuple[str, str]] = (),
+        doubted: bool = False,
+        current: bool = True,
     ) -> None:
         """What brokers hold of a source now, against what the query had read.
 
         Shown for so many seconds: brokers that stop answering leave nothing known. Of ``silent``
         partitions no broker answers: what was known of them stands as long as others are told.
+        Where it is ``doubted`` that this is the log that the query reads, or what it has read is
+        not ``current``, no loss is told.
         """
         query = self._roster.get(key)
         if query is None or query.run.query_id != query_id or query.reads_on:
             return
-        self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds, silent=silent)
+        self._brokers.hear(
+            *(query, source, views, now),
+            valid_seconds=valid_seconds,
+            silent=silent,
+            doubted=doubted,
+            current=current,
+        )
         self._see(query)
         self._changed.touch(part_of_query(key))
 

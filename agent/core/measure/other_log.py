@@ -3,6 +3,8 @@
 Nothing in progress names a cluster. But each planning of Spark's sees where the log ends, and that
 lies between what these brokers said before it and what they say after it: a log only grows. Where
 an end keeps lying outside, it is another log's. Where none does, the two cannot be told apart.
+Rows that are gone as of the first look, as all are where another log goes far beyond, are believed
+once an end was seen to lie between what was said first and what is said now.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class LogRead(msgspec.Struct):
     """What shows of one source of one checkpoint whether it reads this log or another."""
 
     other: bool = False
+    doubted: bool = False  # rows were gone at the first look, and no end has shown this log yet
     first: Offsets = {}  # where it ended when brokers were first asked
     first_time: float = 0.0
     ends: Offsets = {}  # as told last
@@ -52,10 +55,14 @@ class LogRead(msgspec.Struct):
                 place: one.latest if one.stable is None else one.stable
                 for place, one in held.items()
             }
+            self.doubted = any(
+                read.get(place, one.earliest) < one.earliest for place, one in held.items()
+            )
         self.ends = {**self.ends, **ends}  # one of which no broker answers may come back cut off
-        beyond = any(
-            offset > ends.get(place, offset) for place, offset in asked.reached(source).items()
-        )
+        reached = asked.reached(source)
+        beyond = any(offset > ends.get(place, offset) for place, offset in reached.items())
+        short_of = any(offset < self.first.get(place, 0) for place, offset in reached.items())
+        self.doubted = self.doubted and (beyond or short_of)
         self._note_beyond(now, beyond=beyond)
         # An end that stands still may be an old one: AvailableNow looks once for a whole run.
         if seen != self.seen:
