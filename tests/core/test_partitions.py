@@ -498,6 +498,28 @@ def test_a_step_or_two_within_seconds_tell_no_rate() -> None:
     assert view.retention_loss_seconds is None
 
 
+@pytest.mark.parametrize("lasts_seconds", [60, 870, 100_000])
+def test_rows_behind_a_transaction_that_never_ends_are_lost_as_any_others(
+    lasts_seconds: int,
+) -> None:
+    """A query that reads what is committed: ten rows come a second, and an hour's are kept."""
+    watched, foreseen = Watched(), []
+    for time in range(0, 3900, 10):
+        latest, stable = 1000 + 10 * time, 1000 + 10 * (time // lasts_seconds * lasts_seconds)
+        held = {ONE: Held(max(0, latest - 36_000), latest, stable)}
+        (view,) = watched.observe(0, {ONE: stable}, held, {"orders": 3600.0}, float(time))
+        foreseen.append(view.retention_loss_seconds)
+        assert view.backlog_rows == 0
+        assert view.pressing_rows_per_second is None, "nothing of it can be read"
+    if lasts_seconds < 3600:
+        assert foreseen == [None] * 390, "one that ends is no loss"
+        return
+    first = next(n for n, loss in enumerate(foreseen) if loss is not None)
+    assert 90 < first <= 96
+    assert foreseen[first] == pytest.approx(3600.0 - 10.0 * first, abs=20.0)
+    assert foreseen[180] == pytest.approx(1800.0, abs=20.0)
+
+
 def test_steps_each_second_are_kept_by_the_quarter_minute() -> None:
     steps = Steps()
     for second in range(1000):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Farther off than this is no loss that anybody foresees.
 HORIZON_SECONDS: Final = 30 * 86400.0
+#: The longest that brokers let a transaction be open (``transaction.max.timeout.ms``, its default).
+TRANSACTION_SECONDS: Final = 900.0
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
@@ -75,11 +77,20 @@ class _Partition(msgspec.Struct):
     read: Steps = msgspec.field(default_factory=Steps)  # the next row, and how many were unread
     arrived: Steps = msgspec.field(default_factory=Steps)  # when the next row had come
     deleted: Steps = msgspec.field(default_factory=Steps)  # ``earliest``
+    stable: int = -1  # up to where no transaction was open at the last look
+    stable_time: float = 0.0  # since when it has stood there
 
     def begin(self) -> None:
         """What its rates were says nothing of what they will be."""
         self.since = None
         self.read, self.arrived, self.deleted = Steps(), Steps(), Steps()
+
+    def hangs(self, there: Held, now: float) -> bool:
+        """Whether a transaction is open for longer than brokers let one be: nobody ends it."""
+        if there.stable is None or there.stable >= there.latest or there.stable != self.stable:
+            self.stable = -1 if there.stable is None else there.stable
+            self.stable_time = now
+        return now - self.stable_time > TRANSACTION_SECONDS
 
     def losses(self, keep: float | None, now: float, rests_seconds: float) -> _Losses:
         """Seconds until rows are deleted unread, as of this look.
@@ -92,7 +103,9 @@ class _Partition(msgspec.Struct):
         if not self.unread:
             self.begin()
             self._look(now)
-            self.arrived.add(now, now)
+            # One that waits for its transaction's end has come before.
+            waits = self.ends.age_seconds(float(self.next_row), now)
+            self.arrived.add(now, now - (waits or 0.0))
             return _Losses(None, None)
         stands = self._stands(now, rests_seconds)
         by_rows = self._rows_gone(now, stands=stands)
@@ -194,16 +207,17 @@ class _Partition(msgspec.Struct):
         return reads / comes if comes > 0.0 else None
 
     def pressing(
-        self, planned: int, keep: float | None, losses: _Losses, now: float
+        self, latest: int, planned: int, keep: float | None, losses: _Losses, now: float
     ) -> float | None:
         """Rows a second that must be read so that none is deleted; None where as many are read.
 
-        ``planned``: the next row that the running batch does not have in hand. With a retention
-        time the most that any row asks for: those up to it, before its time is over. Else, or where
-        much less is kept than by their age, all of them before the loss.
+        ``latest``: up to it they can be read. ``planned``: the next row that the running batch does
+        not have in hand. With a retention time the most that any row asks for: those up to it,
+        before its time is over. Else, or where much less is kept than by their age, all of them
+        before the loss.
         """
         next_row = max(planned, self.earliest)
-        waiting = self.unread - (next_row - max(self.next_row, self.earliest))
+        waiting = latest - next_row
         if waiting <= 0:
             return None
         asked = 0.0
@@ -248,6 +262,7 @@ class Watched(msgspec.Struct):
 
         The end is where transactions are open, until the query has read or planned beyond it once:
         one that reads only what is committed never does, and rows that it cannot see wait for none.
+        Behind a transaction that never ends they are lost all the same, and that is foreseen.
         ``before``: what it had read and planned when brokers were asked, where that is another
         word: meanwhile a transaction may have ended, and its rows been read. ``silent``: of these
         no broker answers. They come back as old as they were. ``rests_seconds``: for so long it
@@ -276,16 +291,18 @@ class Watched(msgspec.Struct):
                 watched.ends = LagTable()  # another log, as of a topic that was made anew
                 watched.begin()
             watched.earliest = there.earliest
-            watched.ends.cut(float(latest))  # what was cut off tells no age of what comes now
-            watched.ends.add(now, float(latest))
+            # What was cut off tells no age of what comes now.
+            watched.ends.cut(float(there.latest))
+            watched.ends.add(now, float(there.latest))
             lost = max(0, there.earliest - next_row)
-            watched.unread = max(0, latest - max(next_row, there.earliest))
+            ends = there.latest if watched.hangs(there, now) else latest
+            watched.unread = max(0, ends - max(next_row, there.earliest))
             taken = next_row if planned is None else max(next_row, planned.get(place, next_row))
             backlog = max(0, latest - max(taken, there.earliest))
             keep = retention_seconds.get(topic)
             losses = watched.losses(keep, now, rests_seconds)
             loss = _sooner(losses.by_rows, losses.by_age)
-            pressing = watched.pressing(taken, keep, losses, now)
+            pressing = watched.pressing(latest, taken, keep, losses, now)
             views.append(
                 PartitionView(
                     source, topic, name, backlog, lost, loss, pressing_rows_per_second=pressing
