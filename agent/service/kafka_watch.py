@@ -71,6 +71,9 @@ class KafkaWatch:
         self._unknown: set[str] = set()  # topics of whose configuration brokers do not tell
         self._retention_of: set[str] = set()  # topics that were asked about
         self._retention_time = 0.0
+        self._retention_failures = 0
+        self._retention_due_time = 0.0  # after a failure: not before
+        self._retention_cause: KafkaUnavailable | None = None
         self._due_time = 0.0
         self._failures = 0
         #: Whether brokers answered when last asked; None: nobody has to ask them.
@@ -128,6 +131,14 @@ class KafkaWatch:
             self._unknown - hidden,
             topics,
         )
+        if self._retention_cause is not None:
+            self._rarely.warn(
+                _log.warning,
+                "Kafka's brokers do not answer for the configuration of topics: when rows are "
+                "deleted by age is what was known of it last",
+                now,
+                cause=self._retention_cause,
+            )
         unseen = {key: _topics(reading) & hidden for key, reading in readings.items()}
         self._fleet().hear_unwatched(
             {key: _not_shown(topics) for key, topics in unseen.items() if topics}
@@ -189,10 +200,17 @@ class KafkaWatch:
     def _ask_retention(self, topics: set[str], now: float) -> None:
         if now - self._retention_time < RETENTION_SECONDS and topics <= self._retention_of:
             return
+        if now < self._retention_due_time:
+            return
         try:
             told = self._brokers.retention_seconds(topics)
-        except KafkaUnavailable:
-            return  # what was known holds on, and it is asked again in the next round
+        except KafkaUnavailable as error:
+            # What was known holds on. It is asked again in the next round, then ever less often.
+            pause = min(self._every * 2.0**self._retention_failures, MOST_PAUSE_SECONDS)
+            self._retention_failures = min(self._retention_failures + 1, 16)
+            self._retention_due_time, self._retention_cause = now + pause, error
+            return
+        self._retention_failures, self._retention_due_time, self._retention_cause = 0, 0.0, None
         self._retention = {topic: keep for topic, keep in told.items() if keep is not None}
         self._unknown = told.keys() - self._retention.keys()
         self._retention_of, self._retention_time = topics, now

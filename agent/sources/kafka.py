@@ -157,6 +157,7 @@ class Brokers:
 
         None: brokers do not tell of its configuration. Raises KafkaUnavailable.
         """
+        from confluent_kafka import KafkaError
         from confluent_kafka.admin import ConfigResource
 
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
@@ -171,7 +172,9 @@ class Brokers:
             except NoAnswer as error:
                 raise self._unavailable(error) from None
             except self._failure as error:
-                if error.args[0].code() < 0:  # the client's own word: no broker answered
+                code = error.args[0].code()
+                # The client's own word: no broker answered. Or they are too old to be asked.
+                if code < 0 and code != KafkaError._UNSUPPORTED_FEATURE:  # noqa: SLF001
                     raise self._unavailable(error) from None
                 kept[resource.name] = None
                 continue
@@ -179,7 +182,11 @@ class Brokers:
             entry = config.get("retention.ms")
             if entry is None or "delete" not in str(policy):
                 continue
-            milliseconds = int(entry.value)
+            try:
+                milliseconds = int(entry.value)
+            except (TypeError, ValueError):  # brokers that only speak Kafka's protocol say null
+                kept[resource.name] = None
+                continue
             if milliseconds >= 0:
                 kept[resource.name] = milliseconds / 1000.0
         return kept

@@ -421,6 +421,22 @@ def test_a_configuration_that_is_not_told_costs_no_other_figure() -> None:
     assert len(cluster.asked_retention) == 2, "it is asked again"
 
 
+def test_a_configuration_that_is_never_told_is_asked_for_ever_less_often_and_said() -> None:
+    cluster = Cluster({("t", "0"): Held(0, 9)})
+    cluster.silent_about_retention = True
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 0}})
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(50):
+            watch.look()
+    assert len(cluster.asked_retention) <= 8
+    assert [str(said["cause"]) for said in logs] == ["no answer"]
+    cluster.silent_about_retention, cluster.kept = False, {"t": 3600.0}
+    for _ in range(24):
+        watch.look()
+    assert losses(watch)[0][0] is not None, "two minutes later at most"
+
+
 def test_a_topic_that_nobody_reads_any_more_is_named_no_more() -> None:
     watch = Watch(Cluster({("t", "0"): Held(0, 9), ("u", "0"): Held(0, 9)}, {"t": 9.0, "u": None}))
     watch.reads("one", {"t": {"0": 0}})
@@ -604,9 +620,21 @@ def test_an_offset_that_is_none_is_not_taken_for_one(monkeypatch: pytest.MonkeyP
 def test_a_configuration_that_may_not_be_read_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = answering(monkeypatch, lambda _: refused(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert brokers.retention_seconds(["t"]) == {"t": None}
+    brokers = answering(monkeypatch, lambda _: refused(KafkaError._UNSUPPORTED_FEATURE))
+    assert brokers.retention_seconds(["t"]) == {"t": None}
     brokers = answering(monkeypatch, lambda _: refused(KafkaError._TIMED_OUT))
     with pytest.raises(KafkaUnavailable):
         brokers.retention_seconds(["t"])
+
+
+@pytest.mark.parametrize("value", [None, "for ever"])
+def test_a_retention_without_a_number_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    answer: Future[Any] = Future()
+    answer.set_result({"retention.ms": SimpleNamespace(value=value)})
+    brokers = answering(monkeypatch, lambda _: answer)
+    assert brokers.retention_seconds(["t"]) == {"t": None}
 
 
 def test_while_brokers_hang_they_are_asked_ever_less_often(
