@@ -89,7 +89,7 @@ class KafkaGroups:
                 self._later[group] = now + REFUSED_SECONDS
                 self._rarely.warn(
                     _log.warning,
-                    f"consumer group {group!r} is left alone: it does not show its query's lag",
+                    f"consumer group {group!r} does not show its query's lag",
                     now,
                     cause=error,
                 )

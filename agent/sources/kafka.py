@@ -195,8 +195,8 @@ class Brokers:
         """Puts offsets into a consumer group without members.
 
         It is looked up each time whose they are: somebody may have come and gone since. Raises
-        GroupRefused where the group is somebody else's or has members, or a partition is not there;
-        KafkaUnavailable.
+        GroupRefused where the group is somebody else's or has members, or, of each partition by
+        itself, where brokers do not take it; KafkaUnavailable.
         """
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
@@ -208,13 +208,15 @@ class Brokers:
         if any(mark.offset >= 0 and mark.metadata != GROUP_MARK for mark in there):
             raise GroupRefused("it holds offsets that Weir did not write")
         request = ConsumerGroupTopicPartitions(group, marks)
-        for mark in self._group(self._admin.alter_consumer_group_offsets, group, request):
-            if mark.error is not None:
-                raise self._refused(mark.error)
+        told = self._group(self._admin.alter_consumer_group_offsets, group, request)
+        refused = [mark for mark in told if mark.error is not None]
+        if refused:
+            raise self._refused(refused, len(told))
 
     def _group(self, ask: Any, group: str, request: Any) -> Any:
         from confluent_kafka import ConsumerGroupTopicPartitions
 
+        self._admin.poll(0)  # as in ``partitions``
         try:
             answers = ask(
                 [request or ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
@@ -223,13 +225,17 @@ class Brokers:
         except (self._failure, NoAnswer) as error:
             raise self._unavailable(error) from None
 
-    def _refused(self, error: Any) -> GroupRefused:
-        """``error``: of one partition."""
+    def _refused(self, marks: list[Any], asked: int) -> GroupRefused:
+        """``marks``: the partitions, of so many that were asked; brokers took the others."""
         from confluent_kafka import KafkaError
 
-        if error.code() in {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}:
+        first = marks[0]
+        if first.error.code() in {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}:
             return GroupRefused("it has members")
-        return GroupRefused(_said(self._failure(error), self._options))
+        said = _said(self._failure(first.error), self._options)
+        more = f" and {len(marks) - 1} more" if len(marks) > 1 else ""
+        rest = "" if len(marks) == asked else f"; {asked - len(marks)} others were written"
+        return GroupRefused(f"{first.topic}-{first.partition}{more}: {said}{rest}")
 
     def _unavailable(self, error: BaseException) -> KafkaUnavailable:
         silent = isinstance(error, NoAnswer)

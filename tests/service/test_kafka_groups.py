@@ -10,12 +10,16 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from agent.sources import kafka_groups
-from agent.sources.kafka import KafkaUnavailable
+from agent.sources.kafka import Brokers, GroupRefused, KafkaUnavailable
 from agent.sources.kafka_groups import GroupWriter
 from tests.waiting import until
 
@@ -129,3 +133,42 @@ def test_options_stand_on_no_command_line() -> None:
         assert b"hunter2" not in Path(f"/proc/{child(writer)}/cmdline").read_bytes()
     finally:
         writer.close()
+
+
+def answering(told: list[Any]) -> Brokers:
+    """Brokers whose group is empty, and which tell so of what is written to it."""
+    brokers = Brokers(NOBODY, {})
+    polls: list[float] = []
+
+    def answer(places: list[Any]) -> Any:
+        def ask(requests: list[Any], **_: object) -> dict[str, Future[Any]]:
+            assert polls, "or the client keeps each error that it would have told"
+            future: Future[Any] = Future()
+            future.set_result(SimpleNamespace(topic_partitions=places))
+            return {requests[0].group_id: future}
+
+        return ask
+
+    brokers._admin = SimpleNamespace(
+        poll=polls.append,
+        list_consumer_group_offsets=answer([]),
+        alter_consumer_group_offsets=answer(told),
+    )
+    return brokers
+
+
+def place(number: int, code: int | None = None) -> Any:
+    error = None if code is None else KafkaError(code)
+    return SimpleNamespace(topic="orders", partition=number, error=error)
+
+
+def test_a_partition_that_brokers_do_not_take_is_named_beside_those_that_they_took() -> None:
+    gone = KafkaError.UNKNOWN_TOPIC_OR_PART
+    with pytest.raises(GroupRefused, match=r"^orders-1: .*; 2 others were written$"):
+        answering([place(0), place(1, gone), place(2)]).write_group("g", OFFSETS)
+    with pytest.raises(GroupRefused, match=r"^orders-0 and 1 more: [^;]*$"):
+        answering([place(0, gone), place(1, gone)]).write_group("g", OFFSETS)
+    members = KafkaError.UNKNOWN_MEMBER_ID
+    with pytest.raises(GroupRefused, match=r"^it has members$"):
+        answering([place(0, members), place(1, members)]).write_group("g", OFFSETS)
+    answering([place(0), place(1)]).write_group("g", OFFSETS)
