@@ -128,6 +128,7 @@ _TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
 _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _LOST = series("weir_retention_lost_rows")
+_UNWATCHED = series("weir_consistency_findings", check="retention_unwatched")
 _FAILED = series("weir_batches_total", result="failed")
 _COMMITTED = series("weir_batches_total", matchers='result!="failed"')
 _BUILD = series("weir_build_info")
@@ -393,6 +394,24 @@ ALERTS: Final[tuple[Alert, ...]] = (
         description="One row of a far time took it there. The others are dropped as late, and are "
         "missing from the result for good, until their times have come as far or the checkpoint "
         "begins anew.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirRetentionUnwatched",
+        severity="warning",
+        subject="query",
+        says="nobody watches any more how near retention is to what it has not read",
+        expression=f"(max without (check, severity) ({_UNWATCHED}) > 0"
+        " and on (cluster, namespace, application, query)"
+        f" max_over_time({_LOST}[1d])) {_UNLESS_OVER}",
+        hold="10m",
+        why="A right that was taken away, or a topic that is gone, ends WeirRetentionLossNear and "
+        "WeirRowsLost as if all were well. Only of a query that was watched within a day: one "
+        "that reads another cluster's topics never was. Ten minutes leave out brokers that "
+        "restart.",
+        summary=f"{_QUERY}: whether retention deletes unread rows nobody can tell any more",
+        description="It was watched within the last day. What is lacking stands beside the query "
+        "on the status page; no alert on retention comes for it meanwhile.",
         dashboard=links.CHECKPOINTS,
     ),
     Alert(

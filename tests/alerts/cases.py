@@ -561,6 +561,39 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
+        alert="WeirRetentionUnwatched",
+        fires={
+            q("weir_retention_lost_rows", source="0"): "0x4 _x120",
+            q("weir_consistency_findings", check="retention_unwatched", severity="warning"): (
+                "_x4 1x120"
+            ),
+        },
+        at=14,
+        labels=_OF_QUERY,
+        summary="orders/enrich: whether retention deletes unread rows nobody can tell any more",
+        description="It was watched within the last day. What is lacking stands beside the query "
+        "on the status page; no alert on retention comes for it meanwhile.",
+        quiet=(
+            {  # another cluster's topic
+                q("weir_consistency_findings", check="retention_unwatched", severity="warning"): (
+                    "1x120"
+                )
+            },
+            {  # another fault
+                q("weir_retention_lost_rows", source="0"): "0x120",
+                q("weir_consistency_findings", check="read_uncommitted", severity="warning"): (
+                    "1x120"
+                ),
+            },
+            {  # brokers that restart
+                q("weir_retention_lost_rows", source="0"): "0x120",
+                q("weir_consistency_findings", check="retention_unwatched", severity="warning"): (
+                    "_x4 1x3 _x120"
+                ),
+            },
+        ),
+    ),
+    Case(
         alert="WeirFallingBehindFast",
         # A second lost each second: 900 s at minute 15, held for five from 16 on.
         fires={q("weir_backlog_seconds"): "0+60x120", **_MORE, **_UP},

@@ -38,6 +38,7 @@ WHILE_DOWN: Final = frozenset(
         "WeirRetentionLossNear",
         "WeirRowsLost",
         "WeirRetentionLossAhead",
+        "WeirRetentionUnwatched",
         "WeirFailingOften",
         "WeirCheckpointUnsound",
     }
