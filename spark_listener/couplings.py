@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_listener.iceberg import field_of, from_milliseconds
 from spark_listener.sources import FileOptions, Options, TableOptions, known
 
 if TYPE_CHECKING:
@@ -43,23 +44,33 @@ def options_of(source: Any, source_class: str, trigger: str) -> Options | None:
     return table_options(source, trigger) if one.table == "iceberg" else None
 
 
-def table_options(source: Any, trigger: str) -> TableOptions | None:
-    """A JVM ``SparkMicroBatchStream``'s options; None before Iceberg 1.11, which has none of it."""
+def table_options(source: Any, trigger: str) -> TableOptions:
+    """A JVM ``SparkMicroBatchStream``'s options; one that its release does not show is not set."""
+    return TableOptions(
+        plans_ahead=_plans_ahead(source),  # there is no such option before Iceberg 1.11
+        available_now="AvailableNow" in trigger,
+        from_a_time=_reads_from_a_time(source),
+    )
+
+
+def _plans_ahead(source: Any) -> bool:
     try:
-        found = source.getClass().getDeclaredField("readConf")
-        found.setAccessible(True)
-        ahead = bool(found.get(source).asyncMicroBatchPlanningEnabled())
+        return bool(field_of(source, "readConf").asyncMicroBatchPlanningEnabled())
     except Exception:
-        return None
-    return TableOptions(plans_ahead=ahead, available_now="AvailableNow" in trigger)
+        return False
+
+
+def _reads_from_a_time(source: Any) -> bool:
+    try:
+        return from_milliseconds(source) is not None
+    except Exception:
+        return False
 
 
 def file_options(source: Any) -> FileOptions | None:
     """A JVM ``FileStreamSource``'s options; None where this Spark does not show them."""
     try:
-        found = source.getClass().getDeclaredField("sourceOptions")
-        found.setAccessible(True)
-        options = found.get(source)
+        options = field_of(source, "sourceOptions")
         return FileOptions(
             latest_first=bool(options.latestFirst()), file_name_only=bool(options.fileNameOnly())
         )

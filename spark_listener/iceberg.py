@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Counted = Literal["files", "rows"]
 _NAMES: Final[Mapping[Counted, str]] = {"files": "data-files", "rows": "records"}
 _NO_SNAPSHOT: Final = -1  # of the offset before a table's first snapshot
+_NO_TIME: Final = -(2**63)  # Java's least long: the option's default
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -146,15 +147,25 @@ def units_after(chain: list[tuple[int, Snapshot]], offset: Offset, unit: Counted
 
 def what_is_read(source: Any) -> str:
     """The table and branch of a JVM ``SparkMicroBatchStream``; may raise what py4j raises."""
-    return f"{_field(source, 'table').name()} {_branch_of(source) or ''}"
+    return f"{field_of(source, 'table').name()} {_branch_of(source) or ''}"
 
 
 def _branch_of(source: Any) -> str | None:
-    branch = _field(source, "branch")
+    branch = field_of(source, "branch")
     return None if branch is None else str(branch)
 
 
-def _field(source: Any, name: str) -> Any:
+def from_milliseconds(source: Any) -> int | None:
+    """Of ``stream-from-timestamp``, in epoch time; None where it is not set.
+
+    May raise what py4j raises.
+    """
+    said = int(field_of(source, "fromTimestamp"))
+    return None if said == _NO_TIME else said
+
+
+def field_of(source: Any, name: str) -> Any:
+    """The value of a JVM object's own field, private or not; may raise what py4j raises."""
     found = source.getClass().getDeclaredField(name)
     found.setAccessible(True)
     return found.get(source)
@@ -164,9 +175,9 @@ class IcebergTable:
     """The table of one JVM ``SparkMicroBatchStream``; methods may raise what py4j raises."""
 
     def __init__(self, source: Any) -> None:
-        self._table = _field(source, "table")
+        self._table = field_of(source, "table")
         self._branch = _branch_of(source)
-        self._first = str(_field(source, "initialOffset").json())
+        self._first = str(field_of(source, "initialOffset").json())
         self._history = History(self._fetch)
 
     def counted(self, unit: Unit, start: Any, end: Any, *, timeout_seconds: float) -> Left:

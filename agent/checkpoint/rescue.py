@@ -154,6 +154,7 @@ def plan_rescue(
             if source.kind in ("other", "numbered")  # a number alone is of any connector's
         ]
         doubts += _begins_anew(checkpoint, base)
+        doubts += _passed_over(checkpoint)
         doubts += _late_rows(checkpoint, base)
         if unchanged_seconds > 0:
             notes.append(
@@ -278,6 +279,20 @@ def _begins_anew(checkpoint: Checkpoint, base: int) -> list[str]:
             said += "; DESCRIBE HISTORY has their times)"
         doubts.append(said)
     return doubts
+
+
+def _passed_over(checkpoint: Checkpoint) -> list[str]:
+    """What Iceberg may pass over at a start that plans this batch anew (apache/iceberg#10156).
+
+    Without the option a stream that has read nothing yet would begin at the oldest snapshot.
+    """
+    return [
+        f"source {source.index}: where this query sets stream-from-timestamp, a start at which that"
+        " is later than the table's newest snapshot (as now may be) passes over all that waits,"
+        " this batch too: give it once the time of the start that planned this batch"
+        for source in checkpoint.sources
+        if source.kind == "iceberg"
+    ]
 
 
 def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:

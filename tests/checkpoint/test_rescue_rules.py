@@ -171,7 +171,17 @@ def test_a_connector_that_weir_does_not_know_is_named(tmp_path, offset, known):
     _, report = rescue_quietly(of_source(tmp_path, offset), **UPSERT)
     told = "source 0 is of a connector that Weir does not know"
     assert (told in " ".join(report["plan"]["notes"])) is not known
-    assert report["plan"]["conditional"] is not known
+    assert report["plan"]["conditional"] is (not known or offset == ICEBERG)
+
+
+def test_what_iceberg_passes_over_at_a_start_from_a_time_is_a_doubt(tmp_path):
+    """The batch that was set aside waits again, and so is passed over with all that waits."""
+    code, report = rescue_quietly(of_source(tmp_path, ICEBERG, "offsets/0"), **UPSERT)
+    assert code == 0
+    [said] = [note for note in report["plan"]["notes"] if "stream-from-timestamp" in note]
+    assert said.startswith("source 0: ")
+    assert "the time of the start that planned this batch" in said
+    assert report["plan"]["conditional"]
 
 
 DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":%d,"index":%d,'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_listener import sources
-from spark_listener.couplings import file_options, reads_newest_first, why_unsafe
+from spark_listener.couplings import file_options, options_of, reads_newest_first, why_unsafe
 from spark_listener.limits import ALL, Limit, handle_of
 from spark_listener.sources import FileOptions, Options, TableOptions
 
@@ -17,6 +17,7 @@ KAFKA, KAFKA_V1 = sources.KAFKA.classes
 PLAIN = FileOptions(latest_first=False, file_name_only=False)
 LATEST = FileOptions(latest_first=True, file_name_only=False)
 AHEAD = TableOptions(plans_ahead=True, available_now=True)
+FROM_A_TIME = TableOptions(plans_ahead=False, available_now=False, from_a_time=True)
 NAMES = FileOptions(latest_first=False, file_name_only=True)
 MINIMUM = Limit("min_rows", 100, 5000)
 BOTH = Limit("composite", parts=(MINIMUM, Limit("rows", 500)))
@@ -51,6 +52,8 @@ FILES_AND_MINIMUM = Limit("composite", parts=(Limit("files", 1000), MINIMUM))
         (Limit("files", 5), ICEBERG, AHEAD, ""),  # the run ends so without us, too
         (ALL, ICEBERG, TableOptions(plans_ahead=True, available_now=False), ""),
         (ALL, ICEBERG, TableOptions(plans_ahead=False, available_now=True), ""),
+        (ALL, ICEBERG, FROM_A_TIME, sources.PASSED_OVER),
+        (Limit("files", 5), ICEBERG, FROM_A_TIME, sources.PASSED_OVER),  # ours leaves more
         (ALL, ICEBERG, None, ""),
         (Limit("rows", 5), ICEBERG, None, ""),
         (Limit("files", 5), ICEBERG, None, ""),
@@ -99,3 +102,51 @@ class Hidden:
 
 def test_options_that_cannot_be_read_are_unknown() -> None:
     assert file_options(Hidden()) is None
+
+
+class Stream:
+    """Iceberg's, with the fields that its release has."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def getClass(self) -> Any:
+        return self
+
+    def getDeclaredField(self, name: str) -> Any:
+        value = self.fields[name]
+
+        class Field:
+            def setAccessible(self, _: bool) -> None:
+                pass
+
+            def get(self, _: Stream) -> Any:
+                return value
+
+        return Field()
+
+
+class Ahead:
+    """Its ``readConf``, from 1.11 on."""
+
+    def asyncMicroBatchPlanningEnabled(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("fields", "plans_ahead", "from_a_time"),
+    [
+        ({}, False, False),  # not shown: as if not set
+        ({"fromTimestamp": -(2**63)}, False, False),  # the default
+        ({"fromTimestamp": 1_795_000_000_000}, False, True),  # 1.10: no readConf
+        ({"fromTimestamp": 0, "readConf": Ahead()}, True, True),
+        ({"fromTimestamp": -(2**63), "readConf": Ahead()}, True, False),
+        ({"readConf": Ahead()}, True, False),
+    ],
+)
+def test_the_options_of_an_iceberg_stream_are_read_each_for_itself(
+    fields: dict[str, Any], plans_ahead: bool, from_a_time: bool
+) -> None:
+    assert options_of(Stream(**fields), ICEBERG, "AvailableNow") == TableOptions(
+        plans_ahead=plans_ahead, available_now=True, from_a_time=from_a_time
+    )
