@@ -49,6 +49,7 @@ class Snapshot:
     appends: bool
     added: Mapping[Counted, int | None]
     total: Mapping[Counted, int | None]
+    epoch_milliseconds: int = 0
 
     def count(self, unit: Counted, *, whole: bool) -> int | None:
         """Units of which a stream reads this snapshot; others than appends it passes over."""
@@ -69,7 +70,9 @@ def offset_of(value: Any) -> Offset | None:
     return found
 
 
-def snapshot_of(parent: int | None, operation: str, summary: Mapping[str, str]) -> Snapshot:
+def snapshot_of(
+    parent: int | None, operation: str, summary: Mapping[str, str], epoch_milliseconds: int = 0
+) -> Snapshot:
     """A snapshot from its summary; what an append does not name it did not add."""
 
     def whole(name: str, otherwise: int | None) -> int | None:
@@ -83,6 +86,7 @@ def snapshot_of(parent: int | None, operation: str, summary: Mapping[str, str]) 
         operation == "append",
         {unit: whole(f"added-{name}", 0) for unit, name in _NAMES.items()},
         {unit: whole(f"total-{name}", None) for unit, name in _NAMES.items()},
+        epoch_milliseconds,
     )
 
 
@@ -94,10 +98,11 @@ class History:
         self._known: dict[int, Snapshot] = {}
 
     def back_to(
-        self, latest: int, oldest: int, *, more: Callable[[], bool]
+        self, latest: int, oldest: int, *, more: Callable[[], bool], since: int | None = None
     ) -> list[tuple[int, Snapshot]] | None:
-        """From ``latest`` to ``oldest``, both included; to the first where that is no snapshot's.
+        """From ``latest`` to ``oldest``, both included.
 
+        Where that is no snapshot's, to the first, or to the newest that is older than ``since``.
         None where ``oldest`` is no ancestor, or where ``more`` said that it is enough for now: what
         was fetched is kept, and the next call goes on from there.
         """
@@ -111,7 +116,7 @@ class History:
                     return None
                 self._known[at] = snapshot
             chain.append((at, snapshot))
-            if at == oldest:
+            if at == oldest or (oldest == _NO_SNAPSHOT and _older(snapshot, since)):
                 break
             at = snapshot.parent
         else:
@@ -121,13 +126,22 @@ class History:
         return chain
 
 
-def units_after(chain: list[tuple[int, Snapshot]], offset: Offset, unit: Counted) -> int | None:
+def _older(snapshot: Snapshot, since: int | None) -> bool:
+    return since is not None and snapshot.epoch_milliseconds < since
+
+
+def units_after(
+    chain: list[tuple[int, Snapshot]], offset: Offset, unit: Counted, since: int | None = None
+) -> int | None:
     """Units in ``chain``, latest first, that a stream at ``offset`` has not read; None if unknown.
 
-    Exact in files. In rows the files of the snapshot in hand are taken for equally long.
+    Before its first snapshot it will read none that is older than ``since``. Exact in files. In
+    rows the files of the snapshot in hand are taken for equally long.
     """
     left = 0
     for at, snapshot in chain:
+        if offset.snapshot == _NO_SNAPSHOT and _older(snapshot, since):
+            break
         if at != offset.snapshot:
             count = snapshot.count(unit, whole=False)
         else:
@@ -175,6 +189,7 @@ class IcebergTable:
     """The table of one JVM ``SparkMicroBatchStream``; methods may raise what py4j raises."""
 
     def __init__(self, source: Any) -> None:
+        self._source = source
         self._table = field_of(source, "table")
         self._branch = _branch_of(source)
         self._first = str(field_of(source, "initialOffset").json())
@@ -194,12 +209,20 @@ class IcebergTable:
         latest = self._latest()
         if latest is None:
             return UNKNOWN
-        chain = self._history.back_to(latest, first.snapshot, more=lambda: time.monotonic() < stop)
+        # Where it cannot be read, what such a stream will read is not known.
+        anew = _NO_SNAPSHOT in {first.snapshot, last.snapshot}
+        since = from_milliseconds(self._source) if anew else None
+        chain = self._history.back_to(
+            latest, first.snapshot, more=lambda: time.monotonic() < stop, since=since
+        )
         if chain is None:
             return UNKNOWN
         counted: Counted = "files" if unit == "files" else "rows"
-        before, left = units_after(chain, first, counted), units_after(chain, last, counted)
+        before = units_after(chain, first, counted, since)
+        left = units_after(chain, last, counted, since)
         admitted = None if before is None or left is None or before < left else before - left
+        if last.snapshot == _NO_SNAPSHOT:
+            admitted = 0  # what lies between was passed over, not read
         return Left(admitted, left, exact=counted == "files")
 
     def _latest(self) -> int | None:
@@ -220,6 +243,7 @@ class IcebergTable:
             None if parent is None else int(parent),
             str(found.operation()),
             {name: str(value) for name, value in told.items() if value is not None},
+            int(found.timestampMillis()),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as some
 from spark_listener.iceberg import (
     Counted,
     History,
+    IcebergTable,
     Offset,
     Snapshot,
     offset_of,
@@ -161,3 +163,84 @@ def test_an_offset_parsed_or_as_text() -> None:
 )
 def test_the_release_from_its_version(text: str, found: tuple[int, int] | None) -> None:
     assert release(text) == found
+
+
+class Jvm:
+    """A stream as the JVM has it, its table and its snapshots: by their fields and answers."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def getClass(self) -> Any:
+        return self
+
+    def getDeclaredField(self, name: str) -> Any:
+        if name not in self.fields:
+            raise RuntimeError(f"NoSuchFieldException: {name}")
+        return Jvm(setAccessible=None, get=self.fields[name])
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self.fields[name]
+
+
+class JvmTable:
+    """Snapshots 1, 2, ... of two files each, 1,000 ms apart, and a branch that begins at the last.
+
+    The branch is two snapshots ahead.
+    """
+
+    def __init__(self, snapshots: int) -> None:
+        self.head = snapshots
+
+    def currentSnapshot(self) -> Jvm:
+        return self.snapshot(self.head)
+
+    def snapshot(self, which: int | str) -> Jvm:
+        number = self.head + 2 if isinstance(which, str) else which
+        return Jvm(
+            snapshotId=number,
+            parentId=number - 1 or None,
+            timestampMillis=1000 * number,
+            operation="append",
+            summary={"added-data-files": "2", "total-data-files": str(2 * number)},
+        )
+
+
+def at(snapshot: int, position: int = 2) -> str:
+    return json.dumps({"snapshot_id": snapshot, "position": position, "scan_all_files": False})
+
+
+BEGINNING = at(-1, -1)
+UNSET = -(2**63)
+
+
+def stream(snapshots: int, first: str, **fields: Any) -> IcebergTable:
+    return IcebergTable(Jvm(table=JvmTable(snapshots), initialOffset=Jvm(json=first), **fields))
+
+
+@pytest.mark.parametrize(
+    ("from_milliseconds", "start", "end", "told"),
+    [
+        (9_001, BEGINNING, BEGINNING, (0, 0)),  # later than the table: all of it is passed over
+        (9_000, BEGINNING, BEGINNING, (0, 2)),  # as old as the newest, which is read
+        (6_500, BEGINNING, BEGINNING, (0, 6)),
+        (6_500, BEGINNING, at(7), (2, 4)),
+        (6_500, None, at(8, 1), (3, 3)),
+        (UNSET, BEGINNING, at(1), (2, 16)),
+        (9_001, at(4), BEGINNING, (0, 0)),  # passed over at a restart: 5 to 9 are not read
+        (9_001, at(4), at(5), (2, 8)),
+    ],
+)
+def test_a_stream_that_begins_at_a_time_passes_over_what_is_older(
+    from_milliseconds: int, start: str | None, end: str, told: tuple[int, int]
+) -> None:
+    table = stream(9, BEGINNING, branch=None, fromTimestamp=from_milliseconds)
+    left = table.counted("files", start, end, timeout_seconds=5.0)
+    assert (left.admitted, left.backlog) == told
+
+
+def test_a_time_that_cannot_be_read_matters_before_the_first_snapshot_alone() -> None:
+    table = stream(9, BEGINNING, branch=None)
+    assert table.counted("files", at(7), at(8), timeout_seconds=5.0).backlog == 2
+    with pytest.raises(RuntimeError, match="fromTimestamp"):
+        table.counted("files", BEGINNING, at(8), timeout_seconds=5.0)
