@@ -165,7 +165,10 @@ def what_is_read(source: Any) -> str:
 
 
 def _branch_of(source: Any) -> str | None:
-    branch = field_of(source, "branch")
+    try:
+        branch = field_of(source, "branch")
+    except Exception:  # 1.11 for Spark 4.1 keeps none
+        return None
     return None if branch is None else str(branch)
 
 
@@ -191,7 +194,6 @@ class IcebergTable:
     def __init__(self, source: Any) -> None:
         self._source = source
         self._table = field_of(source, "table")
-        self._branch = _branch_of(source)
         self._first = str(field_of(source, "initialOffset").json())
         self._history = History(self._fetch)
 
@@ -226,10 +228,8 @@ class IcebergTable:
         return Left(admitted, left, exact=counted == "files")
 
     def _latest(self) -> int | None:
-        if self._branch is None:
-            found = self._table.currentSnapshot()
-        else:
-            found = self._table.snapshot(self._branch)
+        # Of main: a stream plans from that whatever branch it was given (apache/iceberg#3898).
+        found = self._table.currentSnapshot()
         return None if found is None else int(found.snapshotId())
 
     def _fetch(self, snapshot_id: int) -> Snapshot | None:

@@ -244,3 +244,10 @@ def test_a_time_that_cannot_be_read_matters_before_the_first_snapshot_alone() ->
     assert table.counted("files", at(7), at(8), timeout_seconds=5.0).backlog == 2
     with pytest.raises(RuntimeError, match="fromTimestamp"):
         table.counted("files", BEGINNING, at(8), timeout_seconds=5.0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"branch": None}, {"branch": "audit"}])
+def test_what_waits_is_mains_whatever_the_branch(fields: dict[str, Any]) -> None:
+    table = stream(9, at(1), fromTimestamp=UNSET, **fields)
+    left = table.counted("files", at(7), at(8), timeout_seconds=5.0)
+    assert (left.admitted, left.backlog) == (2, 2)

@@ -125,6 +125,11 @@ def test_an_iceberg_source_is_known_by_its_table_and_branch() -> None:
     assert len({"", one, *others}) == 4
 
 
+def test_an_iceberg_source_that_keeps_no_branch_is_known_by_its_table() -> None:
+    bare = Source(f"{ICEBERG}@1a2b", {"table": Named("shop.orders")})
+    assert _identity_of(bare) == _identity_of(iceberg("1a2b", "shop.orders"))
+
+
 @pytest.mark.parametrize("name", ["x.Stream", "x.Streams$One", ICEBERG])
 def test_a_source_that_tells_its_class_alone_has_no_fingerprint(name: str) -> None:
     assert _identity_of(Source(f"{name}@1a2b")) == ""
