@@ -22,6 +22,7 @@ class Left:
     backlog: int | None
     exact: bool = False  # else a lower bound
     observed_time: str | None = None  # None: when the batch was planned
+    partial: bool = False  # a bound that grows while what was there before is found
 
 
 UNKNOWN: Final = Left(None, None)

@@ -171,7 +171,8 @@ class DeltaTable:
         before = None if first is None else known.units_after(first, unit)
         admitted = None if left is None or before is None or before < left else before - left
         exact = known.complete and not known.hidden
-        return Left(admitted, left, exact, format_time(known.epoch_seconds))
+        moment = format_time(known.epoch_seconds)
+        return Left(admitted, left, exact, moment, partial=not known.complete)
 
     def list_files(self, clock: Callable[[], float]) -> None:
         """Reads the commits that are new, oldest first; none beyond one that cannot be read.

@@ -31,6 +31,7 @@ from spark_listener.redact import redact_long
 from spark_listener.sources import known
 from spark_listener.wire import (
     CLOCK_STEP_SECONDS,
+    Bound,
     Control,
     SourceLimit,
     clock_origin,
@@ -856,7 +857,8 @@ class Observer:
         if told.backlog is None:
             return
         entry["admitted"], entry["backlog"] = told.admitted, told.backlog
-        entry["backlog_bound"] = "exact" if told.exact else "lower"
+        lower: Bound = "partial" if told.partial else "lower"
+        entry["backlog_bound"] = "exact" if told.exact else lower
         if told.observed_time is not None:
             entry["observed_time"] = told.observed_time
 

@@ -30,6 +30,8 @@ UNITS: Final[tuple[Unit, ...]] = ("rows", "files", "bytes")
 #: ``advice``: Weir sees the query but this Spark, trigger or source gives no live limit.
 #: ``none``: the query admits everything by design (``Trigger.Once``, continuous, real-time).
 Control = Literal["live", "advice", "none"]
+#: ``partial``: a lower bound that grows while what was there before is found, whatever arrives.
+Bound = Literal["exact", "lower", "partial"]
 CONTROLS: Final[tuple[Control, ...]] = ("live", "advice", "none")
 
 EventType = Literal["started", "progress", "heartbeat", "idle", "terminated"]
@@ -64,7 +66,7 @@ class SourceLimit(_SourceLimitRequired, total=False):
     arrived: int | None  # units known to have arrived since this process first saw the source
     observed_time: str  # when backlog and arrived were seen
     offsets: dict[str, dict[str, int]]  # Kafka, in a heartbeat: where the running batch ends
-    backlog_bound: Literal["exact", "lower"]
+    backlog_bound: Bound
     control: Control
     source_class: str
     identity: str  # a fingerprint of what the source reads: the same in every run, wherever it is

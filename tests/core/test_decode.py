@@ -234,7 +234,8 @@ def test_a_word_of_a_newer_driver_silences_nothing_but_what_it_is_about() -> Non
     driver = Driver()
     known = {"source": 0, "unit": "rows", "limit": 5}
     newer = {"source": 1, "unit": "splits", "limit": 5}
-    told = [known | {"backlog_bound": bound} for bound in ("exact", "lower", "upper", None)]
+    bounds = ("exact", "lower", "upper", None, "partial")
+    told = [known | {"backlog_bound": bound} for bound in bounds]
     beat = driver.heartbeat(limits=[newer, *told])
     beat["body"]["queries"].append({"id": "q-2", "runId": "r-2", "limits": [newer]})
     request = decode_request(driver.body(beat, driver.progress(1, 1.0, limits=[known, newer])))
@@ -243,9 +244,11 @@ def test_a_word_of_a_newer_driver_silences_nothing_but_what_it_is_about() -> Non
     assert isinstance(heard.body, HeartbeatEvent)
     assert isinstance(batch.body, ProgressEvent)
     first, second = heard.body.queries
-    assert [one.source for one in first.limits] == [1, 0, 0, 0, 0]
-    assert [one.backlog_bound for one in first.limits[1:]] == ["exact", "lower", "lower", "exact"]
-    assert [one.control for one in first.limits] == ["advice", *4 * ["live"]]
+    assert [one.source for one in first.limits] == [1, *[0] * len(bounds)]
+    said = [one.backlog_bound for one in first.limits[1:]]
+    assert said == ["exact", "lower", "lower", "exact", "lower"]
+    assert [one.partial for one in first.limits[1:]] == [bound == "partial" for bound in bounds]
+    assert [one.control for one in first.limits] == ["advice", *len(bounds) * ["live"]]
     assert [one.control for one in second.limits] == ["advice"]
     assert [one.control for one in batch.body.limits] == ["live", "advice"]
 

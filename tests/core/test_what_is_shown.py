@@ -165,6 +165,37 @@ def test_what_batches_took_alone_says_nothing_of_the_time_between_them() -> None
     assert world.view().arrival_rows_per_second == pytest.approx(50.0, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("bound", "arriving"), [("partial", None), ("lower", 10.0), ("exact", 10.0)]
+)
+def test_what_is_found_of_a_history_has_not_arrived(bound: str, arriving: float | None) -> None:
+    """Ten files more are found each ten seconds, whatever arrives; then all of it is known."""
+    world = World(unit="files")
+    limit = {"source": 0, "unit": "files", "limit": 2, "configured": 2, "admitted": 2}
+
+    def batch(backlog: int, bound: str) -> float | None:
+        world.driver.time += 5.0
+        seen = {"observed_time": format_time(world.driver.time), "backlog_bound": bound}
+        world.send(world.driver.heartbeat(1, 3.0, limits=[limit | {"backlog": backlog} | seen]))
+        told = [limit | {"backlog": backlog} | seen]
+        world.send(world.driver.progress(20, 5.0, limits=told))
+        return world.view().arrival_rows_per_second
+
+    backlog, found = 0, None
+    for _ in range(100):
+        backlog += 10 - 2
+        found = batch(backlog, bound)
+    assert found == (None if arriving is None else pytest.approx(arriving, rel=0.1))
+    if bound != "partial":
+        return
+    batch(backlog := 2000, "exact")  # the first look at all of it
+    for _ in range(100):
+        backlog += 5 - 2
+        found = batch(backlog, "exact")
+    assert found == pytest.approx(5.0, rel=0.1)
+    assert batch(backlog + 500, "partial") == found  # waits for the next look at all
+
+
 def test_of_a_lower_bound_of_none_a_full_batch_may_have_left_some() -> None:
     """Files that somebody removes, or a list that does not tell of all."""
     for bound, limited in (("lower", True), ("exact", False)):

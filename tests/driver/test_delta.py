@@ -197,6 +197,25 @@ def test_where_a_catalog_may_have_taken_more_commits_the_count_is_a_lower_bound(
     assert beyond.backlog is None, "it has read what the log does not have yet"
 
 
+def test_while_commits_are_being_read_the_bound_is_partial() -> None:
+    """It grows as they are found, and stays so below one that is not read."""
+    log = Log(3, 4, 5)
+    log.fails = f"{1:020d}.json"
+    ask(log, place(0, 0), place(0, 1))
+    with pytest.raises(OSError):  # noqa: PT011 - its text is the file's name
+        look(log)
+    told = log.counted("files", place(0, 0), place(0, 1), timeout_seconds=0.0)
+    assert (told.backlog, told.exact, told.partial) == (1, False, True)
+    log.fails = ""
+    look(log)
+    told = log.counted("files", place(0, 0), place(0, 1), timeout_seconds=0.0)
+    assert (told.backlog, told.exact, told.partial) == (10, True, False)
+    log._by_kernel = log.staged = True  # more may wait, and what is told has come
+    look(log)
+    told = log.counted("files", place(0, 0), place(0, 1), timeout_seconds=0.0)
+    assert (told.backlog, told.exact, told.partial) == (10, False, False)
+
+
 def test_the_first_batch_reads_the_table_as_it_was() -> None:
     log = Log(3, 4)
     log.files[f"{1:020d}.crc"] = json.dumps({"numFiles": 6, "tableSizeBytes": 600})

@@ -19,6 +19,7 @@ from agent.core.decode.events import HeartbeatEvent, decode_event, decode_reques
 from agent.core.judge.failure.cause import cause_of
 from agent.core.policy import Policy
 from spark_listener.application import Application
+from spark_listener.backlog import Left
 from spark_listener.cluster import Cluster as RealCluster
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
@@ -297,6 +298,28 @@ def test_a_listing_that_can_no_longer_be_made_leaves_the_backlog_unknown_as_of_n
     assert (before["backlog"], before["backlog_bound"]) == (15, "exact")
     assert (after["backlog"], after["backlog_bound"]) == (None, "lower")
     assert after["observed_time"] > before["observed_time"]
+
+
+@pytest.mark.parametrize(
+    ("left", "bound"),
+    [
+        (Left(3, 7, exact=True), "exact"),
+        (Left(3, 7), "lower"),
+        (Left(3, 7, partial=True), "partial"),
+    ],
+)
+def test_whether_a_table_was_looked_at_as_a_whole_is_said(left: Left, bound: str) -> None:
+    class Table:
+        def counted(self, *_: Any, **__: Any) -> Left:
+            return left
+
+    watched = Watched(RunningQuery(resting), FileControl())
+    watched.run.tables[0] = Table()  # type: ignore[assignment]
+    watched.observer.mailbox.deliver(progress(0))
+    watched.observer._round()
+    (limit,) = watched.beside[-1]["limits"]
+    told = limit["admitted"], limit["backlog"], limit["backlog_bound"]
+    assert told == (3, 7, bound)
 
 
 def pulses(watched: Watched) -> list[dict[str, Any]]:

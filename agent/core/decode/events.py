@@ -117,6 +117,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     arrived: int | None = None
     observed_time: float | None = None
     backlog_bound: str = "exact"
+    partial: bool = False  # the bound grows while what was there before is found
     control: str = "live"
     source_class: str = ""
     identity: str = ""
@@ -629,6 +630,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 observed_time=_time_or_none(observed),
                 # Another word, of a newer driver, does not say that nothing else waits.
                 backlog_bound="lower" if isinstance(bound, str) and bound != "exact" else "exact",
+                partial=bound == "partial",
                 control=_text(item.get("control")) or "live",
                 source_class=_text(item.get("source_class"))[:200],
                 identity=_text(item.get("identity"))[:100],

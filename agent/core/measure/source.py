@@ -193,7 +193,7 @@ class Source(msgspec.Struct):
             self._arrive_as_told(said.arrived, planned_time)
         if planned_time is None and said.admitted is not None:
             self.in_hand = said.admitted
-            if said.backlog is not None:
+            if said.backlog is not None and not said.partial:
                 self._arrive(self.admitted_total + said.admitted + said.backlog, seen)
             self._as_asked()
 
@@ -304,7 +304,12 @@ class Source(msgspec.Struct):
             self.rows_per_unit += RATIO_GAIN * (seen - self.rows_per_unit)
 
     def _count_arrivals(self, said: SourceLimit | None, planned_time: float) -> None:
-        """Arrived = admitted so far + backlog, where both are known."""
+        """Arrived = admitted so far + backlog, where both are known.
+
+        While what was there before is still being found, its growth is no arrival.
+        """
+        if said is not None and said.backlog is not None and said.partial:
+            return
         if self.backlog is not None:
             seen = planned_time
             if said is not None and said.observed_time is not None:
