@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.backlog import UNKNOWN, Left
 from spark_listener.files import REMOTE_SHARE
-from spark_listener.sources import DELTA_KERNEL
+from spark_listener.sources import DELTA_KERNELS
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class DeltaTable:
 
         self._jvm = gateway.jvm
         options = field("options")
-        self._by_kernel = str(source.getClass().getName()) == DELTA_KERNEL
+        self._by_kernel = str(source.getClass().getName()) in DELTA_KERNELS
         if self._by_kernel:
             folder = self._jvm.org.apache.hadoop.fs.Path(field("tablePath"))
             self._path, configuration = self._below(folder, "_delta_log"), field("hadoopConf")

@@ -154,10 +154,13 @@ ICEBERG: Final = Known(
     in_order=True,
     couples=_of_iceberg,
 )
-#: What reads tables that a catalog manages, from Delta 4.1 on.
-DELTA_KERNEL: Final = "io.delta.spark.internal.v2.read.SparkMicroBatchStream"
+#: What reads tables that a catalog manages, from Delta 4.1 on, and its name from 4.4 on.
+DELTA_KERNELS: Final = (
+    "io.delta.spark.internal.v2.read.SparkMicroBatchStream",
+    "io.delta.spark.internal.v2.read.DeltaV2MicroBatchStream",
+)
 DELTA: Final = Known(
-    ("org.apache.spark.sql.delta.sources.DeltaSource", DELTA_KERNEL),
+    ("org.apache.spark.sql.delta.sources.DeltaSource", *DELTA_KERNELS),
     obeys=True,
     table="delta",
     in_order=True,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from spark_listener import sources
 from spark_listener.delta import Commits, DeltaTable, Offset, offset_of, sizes_of
 
 if TYPE_CHECKING:
@@ -372,3 +373,65 @@ def test_a_folder_of_staged_commits_counts_once_one_is_in_it(
     assert not table._stages_commits(), "Delta makes it for any table"
     (staged / f"{1:020d}.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json").touch()
     assert table._stages_commits()
+
+
+class Stream:
+    """A JVM's stream by its class's name, with the fields that each of the kernel's has."""
+
+    def __init__(self, name: str, gateway: JavaGateway, folder: Path) -> None:
+        jvm = gateway.jvm
+        self.name = name
+        self.fields = {
+            "options": Options(),
+            "tablePath": str(folder),
+            "hadoopConf": jvm.org.apache.hadoop.conf.Configuration(),
+        }
+
+    def getClass(self) -> Any:
+        return self
+
+    def getName(self) -> str:
+        return self.name
+
+    def getDeclaredField(self, name: str) -> Any:
+        return Field(self.fields[name])
+
+
+class Options:
+    def skipChangeCommits(self) -> bool:
+        return False
+
+    def readChangeFeed(self) -> bool:
+        return False
+
+    def excludeRegex(self) -> Any:
+        return self
+
+    def isEmpty(self) -> bool:
+        return True
+
+
+class Field:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def setAccessible(self, _: bool) -> None:
+        pass
+
+    def get(self, _: Any) -> Any:
+        return self.value
+
+
+@pytest.mark.parametrize("name", ["SparkMicroBatchStream", "DeltaV2MicroBatchStream"])
+def test_the_kernels_stream_is_known_by_either_of_its_names(
+    name: str, gateway: JavaGateway, tmp_path: Path
+) -> None:
+    name = f"io.delta.spark.internal.v2.read.{name}"
+    assert sources.known(name).table == "delta"
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    files = long_commit(log / f"{0:020d}.json", 1000)
+    table = DeltaTable(gateway, Stream(name, gateway, tmp_path))
+    ask(table, place(0, 0), place(0, 0))
+    table.list_files(lambda: 0.0)
+    assert ask(table, place(0, 0), place(0, 1)) == (1, files - 2)
