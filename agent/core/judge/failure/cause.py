@@ -159,7 +159,10 @@ _MAKES: Final = re.compile(
 _TABLE_LOG: Final = re.compile(r"_delta_log|_spark_metadata|\.hoodie/")
 #: As Spark ends what it says, a wrapped message's own before it.
 _OWN_STATE: Final = re.compile(r"(?:\bSQLSTATE: [0-9A-Z]{5} ?){1,3}$")
-_TABLE_SOURCE: Final = re.compile(r"DeltaSource\b|DeltaSource[A-Z]|CDCReader|hudi\.\S*Source")
+_TABLE_SOURCE: Final = re.compile(
+    r"DeltaSource\b|DeltaSource[A-Z]|CDCReader|io\.delta\.spark\.internal\.v2\.read\."
+    r"|hudi\.\S*Source"
+)
 
 #: What a path in a message lies in, where no frame tells.
 _PATHS: Final = (
