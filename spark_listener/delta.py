@@ -32,6 +32,8 @@ LONGEST_COMMIT: Final = 64 * 2**20
 #: 512 KiB from which on G1 puts an object of a heap of 1 GiB apart, where it stays for long
 #: ("humongous"); with fewer the calls, 40 ms where TCP's acknowledgement is late, add up.
 PIECE: Final = 2**18
+#: Folders of a log for commits that are not in it yet: of a catalog, and of a coordinator.
+_STAGED: Final = ("_staged_commits", "_commits")
 #: Seconds for the commits of one look: other sources' directories wait for that thread.
 LOOK_SECONDS: Final = 1.0
 
@@ -146,6 +148,7 @@ class DeltaTable:
         self._wanted: Offset | None = None
         self._known: Commits | None = None
         self._unreadable: int | None = None  # the version of a commit that is not tried again
+        self._hides: bool | None = None
 
     def entries(self) -> int:
         """Nothing is listed, so the directory may be of any size."""
@@ -198,7 +201,7 @@ class DeltaTable:
                 if lines is None:
                     if not sizes and first > 0 and not self._exists(f"{first - 1:020d}.json"):
                         return  # cleaned up: what came after is not known to be all
-                    complete, hidden = True, self._by_kernel and self._stages_commits()
+                    complete, hidden = True, self._hides_commits()
                     break
                 with closing(lines):
                     sizes.append(sizes_of(lines, skips_changes=self._skips_changes))
@@ -219,14 +222,25 @@ class DeltaTable:
         said = json.loads(b"\n".join(lines))
         return {version: (int(said["numFiles"]), int(said["tableSizeBytes"]))}
 
+    def _hides_commits(self) -> bool:
+        """Whether commits may wait that a stream reads before they are in the log.
+
+        A table that the kernel reads is asked at each look, and any other but once: few have any.
+        """
+        if self._by_kernel or self._hides is None:
+            self._hides = self._stages_commits()
+        return self._hides
+
     def _stages_commits(self) -> bool:
-        """Whether a catalog takes its commits, which are read before they are in the log.
+        """Whether a catalog, or a coordinator as Delta 3.3 and 4.0 have it, takes its commits.
 
         Delta's ``PROTOCOL.md``, "Catalog-managed tables". Which of those that are staged it has
         taken only the catalog knows; there may be as many as a month brings, so one is looked for.
         """
-        folder = self._at("_staged_commits")
-        return bool(self._files.exists(folder) and self._files.listStatusIterator(folder).hasNext())
+        return any(
+            self._files.exists(folder) and self._files.listStatusIterator(folder).hasNext()
+            for folder in map(self._at, _STAGED)
+        )
 
     def _at(self, name: str) -> Any:
         return self._below(self._path, name)
