@@ -18,8 +18,9 @@ from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 
 from agent.client import AgentClient, WrongUse
+from agent.export.terminal.ask import stands
 from agent.export.terminal.choose import press
-from agent.export.terminal.keys import Keyboard
+from agent.export.terminal.keys import MARK_NO_PASTES, MARK_PASTES, Keyboard
 from agent.export.terminal.orders import Orders, Told
 from agent.export.terminal.poll import Poller, fetch
 from agent.export.terminal.render import Selection, aged, arrange, lines, render, unit_of
@@ -146,6 +147,7 @@ def _live(console: Console, poller: Poller, orders: Orders) -> int:
     with (
         Keyboard() as keyboard,
         _woken_by_resize(poller),
+        _pastes_marked(console),
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
         while True:
@@ -165,8 +167,11 @@ def _live(console: Console, poller: Poller, orders: Orders) -> int:
                 live.update(Group("", "  Asking the agent."), refresh=True)
             else:
                 live.update(Group(*lines(snapshot, now, selection, width, height)), refresh=True)
+            if selection.ask is not None:
+                asked = stands(selection.ask, time.monotonic())
+                selection = msgspec.structs.replace(selection, ask=asked)
             for key in keyboard.wait(_REDRAW_SECONDS, poller.wake_fd):
-                after = press(key, selection, listed)
+                after = press(key, selection, listed, time.monotonic())
                 if after is None:
                     return 0
                 selection = _sent(after, snapshot, orders)
@@ -185,6 +190,18 @@ def _sent(selection: Selection, snapshot: Snapshot, orders: Orders) -> Selection
         return msgspec.structs.replace(selection, send=None, told=told)
     orders.send(ask.key, ask.order(unit_of(snapshot, ask.key)))
     return msgspec.structs.replace(selection, send=None)
+
+
+@contextlib.contextmanager
+def _pastes_marked(console: Console) -> Iterator[None]:
+    """While it holds, the terminal marks what is pasted, which then are no keys."""
+    console.file.write(MARK_PASTES)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            console.file.write(MARK_NO_PASTES)
+            console.file.flush()
 
 
 @contextlib.contextmanager

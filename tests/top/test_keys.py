@@ -25,6 +25,7 @@ from agent.export.terminal.keys import Keyboard, parse_keys
         ("\x1b[<0;12;7Mx", ["x"]),
         ("\x1b[1;5Aj", ["j"]),
         ("\x1b[", []),
+        ("a\x1b[200~why\n\x1b[Ay\x1b[201~j", ["a", "paste why\n\x1b[Ay", "j"]),
         ("\x00\x01é数", ["é", "数"]),
         ("", []),
     ],
@@ -46,6 +47,11 @@ def test_the_terminal_is_put_back_even_after_a_failure() -> None:
                 os.write(ours, "é".encode()[1:] + b"\x1b[A")
                 assert keyboard.wait(2) == ["é", "up"]
                 assert keyboard.wait(0.05) == []
+                for part in (b"\x1b[20", b"0~wh", b"y\x1b[2", b"01"):
+                    os.write(ours, part)
+                    assert keyboard.wait(0.2) == []
+                os.write(ours, b"~j")
+                assert keyboard.wait(2) == ["paste why", "j"]
                 raise RuntimeError
             assert termios.tcgetattr(stream) == before
     finally:

@@ -6,9 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from agent.client import AgentClient, ClientSettings
+from agent.export.terminal.ask import stands
 from agent.export.terminal.choose import press
+from agent.export.terminal.keys import PASTE
 from agent.export.terminal.orders import Orders, Told
 from agent.export.terminal.poll import Poller
 from agent.export.terminal.render import Selection, lines
@@ -31,9 +34,12 @@ ORDERS, PAYMENTS = LISTED
 
 def typed(*keys: str) -> tuple[Selection, list[Ask]]:
     """The choice after these keys, and what was sent."""
-    selection, sent = Selection(key=PAYMENTS), []
+    selection, sent, seconds = Selection(key=PAYMENTS), [], 0.0
     for key in keys:
-        after = press(key, selection, LISTED)
+        if selection.ask is not None:  # drawn, and looked at for a second
+            seconds += 1.0
+            selection = replace(selection, ask=stands(selection.ask, seconds - 1.0))
+        after = press(key, selection, LISTED, seconds)
         assert after is not None
         if after.send is not None:
             sent.append(after.send)
@@ -75,10 +81,46 @@ def test_without_a_yes_nothing_is_sent(keys) -> None:
     assert typed(*keys)[1] == []
 
 
+def at_times(*keys: tuple[float, str]) -> tuple[Selection, list[Ask]]:
+    """The choice after keys at these seconds, each drawn before the next, and what was sent."""
+    selection, sent = Selection(key=PAYMENTS), []
+    for seconds, key in keys:
+        after = press(key, selection, LISTED, seconds)
+        assert after is not None
+        sent += [] if after.send is None else [after.send]
+        selection = replace(after, send=None, ask=stands(after.ask, seconds))
+    return selection, sent
+
+
+@pytest.mark.parametrize("word", ["history", "why", "retry", "they hurry", "moyy", "ryyyy"])
+@pytest.mark.parametrize("seconds_a_key", [0.0, 0.1, 0.6])
+def test_a_word_typed_into_the_wrong_window_orders_nothing(word: str, seconds_a_key: float) -> None:
+    assert at_times(*((n * seconds_a_key, key) for n, key in enumerate(word)))[1] == []
+
+
+def test_a_yes_counts_once_the_question_has_stood_for_a_moment() -> None:
+    selection, sent = at_times((0.0, "h"), (0.6, "y"))
+    assert (selection.ask, sent) == (None, [])
+    assert selection.told is not None
+    assert "nothing was ordered" in selection.told.text
+    assert len(at_times((0.0, "h"), (0.8, "y"))[1]) == 1
+    assert at_times((0.0, "h"), (0.8, "x"), (1.6, "y"))[1] == [], "any other key drops it"
+    assert at_times((0.0, "m"), (0.8, "x"), (1.6, "o"), (2.4, "y"))[1] == []
+
+
+def test_what_is_pasted_orders_nothing_and_goes_into_the_filter() -> None:
+    for question in ("h", "m", "l"):
+        _, sent = at_times((0.0, question), (0.8, PASTE + "y"), (1.6, "y"))
+        assert sent == []
+    assert at_times((0.0, PASTE + "h"), (0.8, "y"))[1] == []
+    assert at_times((0.0, "/"), (0.1, PASTE + "pay\nments"))[0].filter == "payments"
+
+
 def test_the_order_is_for_the_query_that_was_chosen_when_it_was_begun() -> None:
-    selection = press("h", Selection(key=ORDERS), LISTED)
+    selection = press("h", Selection(key=ORDERS), LISTED, 0.0)
     assert selection is not None
-    after = press("y", selection, [PAYMENTS])  # it has gone from the list meanwhile
+    selection = replace(selection, ask=stands(selection.ask, 0.0))
+    after = press("y", selection, [PAYMENTS], 1.0)  # it has gone from the list meanwhile
     assert after is not None
     assert after.send is not None
     assert after.send.key == ORDERS
@@ -91,7 +133,7 @@ def test_the_keys_of_a_question_are_never_cut(keys, width) -> None:
     snapshot = Snapshot(time=made.NOW, views=[view])
     selection = Selection()
     for key in keys:
-        selection = press(key, selection, [(view.application, view.query)]) or selection
+        selection = press(key, selection, [(view.application, view.query)], 0.0) or selection
     foot = lines(snapshot, made.NOW, selection, width, 24)[-1]
     assert foot.cell_len <= width
     assert re.match(r" (y  yes   n|o  on   d  dry-run   f  off|⏎  set   Esc) ", foot.plain)
@@ -106,7 +148,7 @@ def test_a_question_shows_whom_and_how_much(width: int) -> None:
         selection: Selection | None = Selection()
         for one in keys:
             assert selection is not None
-            selection = press(one, selection, [key])
+            selection = press(one, selection, [key], 0.0)
         assert selection is not None
         drawn = lines(snapshot, made.NOW, selection, width, 24)
         assert len(drawn) == 24
@@ -150,29 +192,32 @@ def test_a_real_agent_obeys_and_its_log_says_who(tmp_path: Path) -> None:
             assert view()["held"] is False
             terminal.type("h")
             terminal.wait_for(r"Hold the limit")
-            terminal.type("y")
+            terminal.say_yes()
             terminal.wait_for(r"✓ orders: hold")
             assert view()["held"] is True
             terminal.type("l")
             terminal.wait_for(r"Limit of shop/orders, in rows")
             terminal.type("1234\r")
             terminal.wait_for(r"Limit shop/orders to 1,234 rows a batch")
-            terminal.type("y")
+            terminal.say_yes()
             terminal.wait_for(r"✓ orders: limit 1234 rows")
             assert view()["manual_limit"] == 1234
             terminal.type("mf")
             terminal.wait_for(r"Switch Weir off for shop/orders")
-            terminal.type("y")
+            terminal.say_yes()
             terminal.wait_for(r"✓ orders: mode off")
             assert view()["mode"] == "off"
+            terminal.type("\x1b[200~h")  # pasted, in two reads
+            terminal.read(1.0)
+            terminal.type("\x1b[201~y")
             terminal.type("inventory")  # a word that was to be the filter
             terminal.wait_for(r"Release shop/orders")
-            terminal.type("n")
-            terminal.wait_for(r"h r m l")
+            terminal.type("y")
+            terminal.wait_for(r"✗ nothing was ordered")
             assert view()["manual_limit"] == 1234
             terminal.type("r")
             terminal.wait_for(r"Release shop/orders")
-            terminal.type("y")
+            terminal.say_yes()
             terminal.wait_for(r"✓ orders: release")
             assert view()["manual_limit"] is None
         finally:
@@ -201,7 +246,7 @@ def test_what_the_agent_refuses_is_told(fleet: FleetServer) -> None:
         terminal.wait_for(r"▌■ hung")
         terminal.type("h")
         terminal.wait_for(r"Hold the limit of clicks/sessions")
-        terminal.type("y")
+        terminal.say_yes()
         terminal.wait_for(r"✗ HTTP 40[45]")
         terminal.type("j")
         terminal.wait_for(r"h r m l")

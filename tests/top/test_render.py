@@ -371,7 +371,7 @@ LISTED = [("a", "one"), ("a", "two"), ("b", "three")]
 def test_keys_choose(keys: list[str], wanted: dict) -> None:
     selection = Selection()
     for key in keys:
-        after = press(key, selection, LISTED)
+        after = press(key, selection, LISTED, 0.0)
         assert after is not None
         selection = after
     assert selection == msgspec.structs.replace(Selection(), **wanted)
@@ -382,7 +382,7 @@ def test_keys_quit(keys: list[str]) -> None:
     selection: Selection | None = Selection()
     for key in keys:
         assert selection is not None
-        selection = press(key, selection, [])
+        selection = press(key, selection, [], 0.0)
     assert selection is None
 
 

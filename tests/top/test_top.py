@@ -88,6 +88,11 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
 
+    def say_yes(self) -> None:
+        """Once the question has stood for a moment."""
+        self.read(1.5)
+        self.type("y")
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()

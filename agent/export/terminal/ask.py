@@ -11,6 +11,9 @@ VERBS: Final[dict[str, Verb]] = {"h": "hold", "r": "release", "m": "mode", "l": 
 MODES: Final = {"o": "on", "d": "dry-run", "f": "off"}
 #: As many digits as any limit has that a driver takes: below 2^63.
 _MOST_DIGITS: Final = 18
+#: Seconds that a question stands before a yes counts: within a word even a slow typist, of 20 words
+#: a minute, presses a key each 0.6 s, and who reads the question takes longer.
+READ_SECONDS: Final = 0.7
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +23,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     verb: Verb
     value: str = ""  # the mode; of a limit the digits typed so far
     sure: bool = False  # all is said, and only a yes is wanted
+    drawn: float | None = None  # steady clock: since when the question to be sure stands
 
     def order(self, unit: str | None) -> dict[str, Any]:
         """As the agent takes it; ``unit`` is that of the query's limit, None where unknown."""
@@ -49,6 +53,18 @@ def begin(verb: Verb, key: tuple[str, str]) -> Ask:
     return Ask(key=key, verb=verb, sure=verb in ("hold", "release"))
 
 
+def stands(ask: Ask | None, now: float) -> Ask | None:
+    """The question as drawn at ``now``, on a steady clock."""
+    if ask is None or not ask.sure or ask.drawn is not None:
+        return ask
+    return msgspec.structs.replace(ask, drawn=now)
+
+
+def was_read(ask: Ask, now: float) -> bool:
+    """Whether a yes at ``now`` answers the question, and is no letter of a word typed here."""
+    return ask.drawn is not None and now - ask.drawn >= READ_SECONDS
+
+
 def answer(key: str, ask: Ask) -> tuple[Ask | None, Ask | None]:
     """What is asked after a key, and what is to be sent: both None where it is left."""
     if ask.sure:
@@ -57,7 +73,7 @@ def answer(key: str, ask: Ask) -> tuple[Ask | None, Ask | None]:
         return None, None
     if ask.verb == "mode":
         mode = MODES.get(key)
-        return (ask if mode is None else _said(ask, mode)), None
+        return (None if mode is None else _said(ask, mode)), None
     if key == "enter" and ask.value.strip("0"):
         return _said(ask, ask.value), None
     if key == "backspace":

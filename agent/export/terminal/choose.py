@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.export.terminal.ask import VERBS, answer, begin
+from agent.export.terminal.ask import VERBS, answer, begin, was_read
+from agent.export.terminal.keys import PASTE
+from agent.export.terminal.orders import Told
 from agent.export.terminal.render import SORTS, Selection
 
 if TYPE_CHECKING:
@@ -14,17 +16,30 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 10
 _LONGEST_FILTER: Final = 80
+_TOO_EARLY: Final = Told(
+    "nothing was ordered: the y came with the question; ask again, and answer when it stands",
+    done=False,
+)
 
 
-def press(key: str, selection: Selection, listed: Sequence[tuple[str, str]]) -> Selection | None:
-    """The choice after a key; None quits. ``listed`` are the queries as they stand on screen."""
+def press(
+    key: str, selection: Selection, listed: Sequence[tuple[str, str]], now: float
+) -> Selection | None:
+    """The choice after a key pressed at ``now``, on a steady clock; None quits.
+
+    ``listed`` are the queries as they stand on screen.
+    """
     replace = msgspec.structs.replace
     if key == "interrupt":
         return None
     selection = replace(selection, told=None)
     if selection.ask is not None:
+        if key == "y" and selection.ask.sure and not was_read(selection.ask, now):
+            return replace(selection, ask=None, told=_TOO_EARLY)
         asked, send = answer(key, selection.ask)
         return replace(selection, ask=asked, send=send)
+    if key.startswith(PASTE) and not selection.typing:
+        return selection
     if selection.typing:
         return _type(key, selection)
     if selection.help:
@@ -75,6 +90,7 @@ def _type(key: str, selection: Selection) -> Selection:
         return replace(selection, typing=False, filter="")
     if key == "backspace":
         return replace(selection, filter=selection.filter[:-1])
-    if len(key) == 1 and len(selection.filter) < _LONGEST_FILTER:
-        return replace(selection, filter=selection.filter + key)
+    more = "".join(filter(str.isprintable, key.removeprefix(PASTE)))
+    if len(key) == 1 or key.startswith(PASTE):
+        return replace(selection, filter=(selection.filter + more)[:_LONGEST_FILTER])
     return selection

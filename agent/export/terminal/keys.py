@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import re
 import select
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -36,12 +37,21 @@ _SINGLE: Final = {
     "\x0c": "redraw",
 }
 _MOST_BYTES: Final = 4096
+#: Begins the key that is what was pasted.
+PASTE: Final = "paste "
+#: With these a terminal marks what is pasted, and no longer does.
+MARK_PASTES: Final = "\x1b[?2004h"
+MARK_NO_PASTES: Final = "\x1b[?2004l"
+_PASTE_BEGINS: Final = "\x1b[200~"
+_PASTE_ENDS: Final = "\x1b[201~"
+_HALF_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;<?]*\Z")
 
 
 def parse_keys(text: str) -> list[str]:
     """What was typed as keys: names for special ones, printable characters as they are.
 
-    Unknown escape sequences (a mouse, a function key) are passed over whole.
+    Unknown escape sequences (a mouse, a function key) are passed over whole. What was pasted is one
+    key.
     """
     keys: list[str] = []
     at = 0
@@ -52,6 +62,11 @@ def parse_keys(text: str) -> list[str]:
             key = _SINGLE.get(mark, mark if mark.isprintable() else "")
             if key:
                 keys.append(key)
+            continue
+        if text.startswith(_PASTE_BEGINS, at - 1):
+            pasted, _, _ = text[at - 1 + len(_PASTE_BEGINS) :].partition(_PASTE_ENDS)
+            keys.append(PASTE + pasted)
+            at += len(_PASTE_BEGINS) - 1 + len(pasted) + len(_PASTE_ENDS)
             continue
         if at >= len(text) or text[at] not in "[O":
             keys.append("escape")
@@ -66,6 +81,15 @@ def parse_keys(text: str) -> list[str]:
     return keys
 
 
+def _whole(text: str) -> int:
+    """How much of it are whole keys: a paste, or its mark, may end with the next read."""
+    begins = text.rfind(_PASTE_BEGINS)
+    if begins >= 0 and _PASTE_ENDS not in text[begins:]:
+        return begins
+    half = _HALF_SEQUENCE.search(text)
+    return len(text) if half is None else half.start()
+
+
 class Keyboard:
     """Keys one by one while it is open; without a terminal on standard input it only waits.
 
@@ -77,6 +101,7 @@ class Keyboard:
         self._fd: int | None = None
         self._saved: Any = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""  # of a key that has only begun
         try:
             fd = source.fileno()  # type: ignore[union-attr]
             self._fd = fd if os.isatty(fd) else None
@@ -130,4 +155,7 @@ class Keyboard:
         if not data:  # the terminal hung up
             self._fd = None
             return ["interrupt"]
-        return parse_keys(self._decoder.decode(data))
+        text = self._rest + self._decoder.decode(data)
+        whole = _whole(text)
+        self._rest = text[whole:]
+        return parse_keys(text[:whole])
