@@ -744,6 +744,7 @@ def _order(
         _fail(str(error), 2)
     except AgentUnavailable as error:
         _fail(str(error), 1)
+    _say(f"weir: told the agent at {client.url}")  # WEIR_AGENT_URL may have named it long ago
     for one in done.get("orders", []):
         names = "/".join(label(str(one.get(key))) for key in ("application", "query"))
         note = f" ({first_line(str(one['note']))})" if one.get("note") else ""

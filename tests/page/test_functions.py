@@ -404,13 +404,19 @@ def test_page_and_terminal_say_alike_who_steers_and_what_to_do(call: Callable[..
 
 
 COMMANDS = [
-    (("orders", "enrich", "http://127.0.0.1:9655"), "weir release orders/enrich"),
+    (
+        ("orders", "enrich", "http://127.0.0.1:9655"),
+        "weir release orders/enrich --url http://127.0.0.1:9655",
+    ),
     (
         ("or ders", "it's", "https://weir.example:80/a b"),
         """weir release 'or ders/it'"'"'s' --url 'https://weir.example:80/a b'""",
     ),
-    (("shop", "a/b", "http://127.0.0.1:9655"), "weir release shop/a/b"),
-    (("$(reboot)", "`x`;", "http://127.0.0.1:9655"), "weir release '$(reboot)/`x`;'"),
+    (("shop", "a/b", "http://127.0.0.1:9655"), "weir release shop/a/b --url http://127.0.0.1:9655"),
+    (
+        ("$(reboot)", "`x`;", "http://127.0.0.1:9655"),
+        "weir release '$(reboot)/`x`;' --url http://127.0.0.1:9655",
+    ),
     (("sl/ash", "x", "http://127.0.0.1:9655"), None),
     (("shop", "nightly*", "http://127.0.0.1:9655"), None),
     (("--url", "x", "http://127.0.0.1:9655"), None),

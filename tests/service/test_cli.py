@@ -47,6 +47,7 @@ def test_hold_limit_release(guarded: AgentProcess, names: tuple[str, str]) -> No
     application, query = names
     done = steer(guarded, "hold", query, "--reason", "deploy", "--who", "kim")
     assert (done.returncode, done.stdout) == (0, f"{application}/{query}: hold\n"), done.stderr
+    assert done.stderr == f"weir: told the agent at {guarded.address}\n"
     assert view(guarded, application, query)["held"] is True
     order = next(line for line in reversed(guarded.log()) if line["event"] == "order")
     assert order["who"] == "kim (127.0.0.1)"
@@ -121,7 +122,7 @@ def test_the_kill_switch_swallows_no_typo(tmp_path: Path) -> None:
 
         def run(*arguments: str) -> tuple[int, str]:
             done = weir("mode", *arguments, "--url", agent.address)
-            return done.returncode, done.stdout + done.stderr
+            return done.returncode, done.stdout or done.stderr
 
         assert run("off", "enrch") == (2, "weir: no query enrch; nearest: orders/enrich\n")
         says = "no query orders; an application of that name has: enrich. Say orders/*"
@@ -184,7 +185,7 @@ def test_a_name_with_a_slash_is_reached_and_reaches_no_other(tmp_path: Path) -> 
 
         def run(*arguments: str) -> tuple[int, str]:
             done = weir(*arguments, "--url", agent.address)
-            return done.returncode, done.stdout + done.stderr
+            return done.returncode, done.stdout or done.stderr
 
         for name in names:
             start(*name)

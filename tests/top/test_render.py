@@ -138,12 +138,15 @@ def test_trouble_prints_where_its_runbook_is(width: int) -> None:
 def test_a_spirals_evidence_and_who_steers() -> None:
     text = " ".join(" ".join(frame(80, 30, of=snapshot([made.spiralling()]))).split())
     assert "Batches took 9.1 s, now take 55 s; the next passes the deadline of 60 s;" in text
-    assert "changes nothing. To let Weir act: weir mode on games/ranks" in text
+    assert (
+        "changes nothing. To let Weir act: weir mode on games/ranks --url http://127.0.0.1:9655"
+        in text
+    )
     held = [view for view in made.everything() if view.held]
-    text = "\n".join(frame(120, 30, of=snapshot(held)))
+    text = "\n".join(frame(140, 30, of=snapshot(held)))
     assert (
         "Held by kim (10.0.3.7) 2 h ago: deploy. "
-        "To let Weir decide again: weir release orders/enrich-eu"
+        "To let Weir decide again: weir release orders/enrich-eu --url http://127.0.0.1:9655"
     ) in text
     other = snapshot(held, url="https://weir.example")
     assert "enrich-eu --url https://weir.example" in "\n".join(frame(140, 30, of=other))

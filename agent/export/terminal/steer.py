@@ -17,7 +17,6 @@ from agent.export.terminal.words import levels, words
 if TYPE_CHECKING:
     from agent.core.judgement import OrderView, QueryView
 
-DEFAULT_URL: Final = "http://127.0.0.1:9655"
 _NOT_TYPED: Final = re.compile("[*?[\ufffd]")
 
 
@@ -73,5 +72,6 @@ def command(verb: str, view: QueryView, url: str) -> str | None:
             return None
     if "/" in view.application or view.application.startswith("-"):
         return None
-    to = "" if url == DEFAULT_URL else f" --url {shlex.quote(url)}"
-    return f"weir {verb} {shlex.quote(f'{view.application}/{view.query}')}{to}"
+    # Always with the address: where it is pasted WEIR_AGENT_URL may name another agent.
+    typed = shlex.quote(f"{view.application}/{view.query}")
+    return f"weir {verb} {typed} --url {shlex.quote(url)}"

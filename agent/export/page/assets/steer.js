@@ -5,8 +5,6 @@ import { duration, fill, isKnown, quantity, visible, word } from "./format.js";
 import { level } from "./order.js";
 import words from "./words.js";
 
-const DEFAULT_HOST = "127.0.0.1:9655"; // where weir looks unless told
-
 // The alert whose runbook says what to do; null where nothing need be done.
 export function runbookOf(view) {
   return view.attention.to_do ? (level(view.attention.level).runbook ?? null) : null;
@@ -39,10 +37,8 @@ export function command(verb, view, url) {
     if (name === "" || visible(name, 500) !== name || /[*?[\ufffd]/.test(name)) return null;
   }
   if (application.includes("/") || application.startsWith("-")) return null;
-  const { protocol, host, pathname } = new URL(url);
-  const usual = protocol === "http:" && host === DEFAULT_HOST && pathname === "/";
-  const to = usual ? "" : ` --url ${quoted(url)}`;
-  return `weir ${verb} ${quoted(`${application}/${query}`)}${to}`;
+  // Always with the address: where it is pasted WEIR_AGENT_URL may name another agent.
+  return `weir ${verb} ${quoted(`${application}/${query}`)} --url ${quoted(url)}`;
 }
 
 function quoted(text) {
