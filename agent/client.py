@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 DEFAULT_URL: Final = "http://127.0.0.1:9655"
+_UNKNOWN: Final = "It is not known whether the order was done; `weir top` shows it"
+_HTTPS: Final = "Does it speak HTTPS? Then write https:// in --url or WEIR_AGENT_URL"
 _ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
@@ -108,21 +110,30 @@ class AgentClient:
                 response = self._http.request(method, path, **arguments)
         except httpx.TransportError as error:
             cause = first_line(str(error)) or type(error).__name__
+            connected = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            if method == "POST" and connected:
+                also = f". {_HTTPS}" if _remedy(cause) == _HTTPS else ""
+                raise AgentUnavailable(
+                    f"no answer came from {self.url}: {_ERRNO.sub('', cause)}. {_UNKNOWN}{also}"
+                ) from None
             raise AgentUnavailable(
                 f"no agent answers at {self.url}: {_ERRNO.sub('', cause)}. {_remedy(cause)}"
             ) from None
         except httpx.HTTPError as error:
             cause = first_line(str(error)) or type(error).__name__
-            raise AgentUnavailable(f"what answers at {self.url} cannot be read: {cause}") from None
+            said = f"what answers at {self.url} cannot be read: {cause}"
+            raise AgentUnavailable(f"{said}. {_UNKNOWN}" if method == "POST" else said) from None
         if response.is_success:
             try:
                 answer = response.json()
             except (ValueError, RecursionError):
                 answer = None
             if not isinstance(answer, dict):
-                raise AgentUnavailable(f"what answers at {self.url} is not a Weir agent")
+                raise AgentUnavailable(f"what answers at {self.url} is no Weir agent")
             return answer
-        message = _message(response)
+        status = response.status_code
+        told = _error(response, "message")
+        message = f"HTTP {status}" if told is None else first_line(str(told))
         if response.status_code == 401 and self._token_file is None:
             raise WrongUse(
                 f"the agent at {self.url} asks for a token: give --token-file FILE or "
@@ -139,9 +150,18 @@ class AgentClient:
                 f"{self._token_file!r} ({message}): give another with --token-file or "
                 "WEIR_TOKEN_FILE"
             )
-        if response.status_code == 404 or 400 <= response.status_code < 500:
+        later = status in (429, 503)  # also by who stands before the agent: it may soon answer
+        if told is None and later:
+            message = f"what answers at {self.url} cannot now ({message})"
+        elif told is None:
+            message = f"what answers at {self.url} is no Weir agent ({message})"
+        elif later or status >= 500:
+            message = f"the agent at {self.url} could not: {message}"
+        if 400 <= status < 500 and not later:
             raise WrongUse(message)
-        raise AgentUnavailable(f"the agent at {self.url} could not: {message}")
+        # Who stands between may have passed an order on.
+        lost = told is None and method == "POST" and status >= 500
+        raise AgentUnavailable(f"{message}. {_UNKNOWN}" if lost else message)
 
     def _has_new_token(self) -> bool:
         """Reads the file again, as who renews a token changes it; true where it holds another."""
@@ -175,8 +195,10 @@ def _remedy(cause: str) -> str:
     if "ssl" in said or "tls" in said:
         return "Does it speak HTTP? Then write http:// in --url or WEIR_AGENT_URL"
     if "disconnected without" in said:
-        return "Does it speak HTTPS? Then write https:// in --url or WEIR_AGENT_URL"
-    return "Start `weir agent`, or name another with --url or WEIR_AGENT_URL"
+        return _HTTPS
+    if "refused" in said:
+        return "Start `weir agent`, or name another with --url or WEIR_AGENT_URL"
+    return "Try again, or name another with --url or WEIR_AGENT_URL"
 
 
 def _shown(url: str) -> str:
@@ -191,11 +213,6 @@ def _path(application: str, query: str) -> str:
 def _segment(name: str) -> str:
     # "." and ".." would be resolved as steps of the path before they are sent.
     return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
-
-
-def _message(response: httpx.Response) -> str:
-    told = _error(response, "message")
-    return f"HTTP {response.status_code}" if told is None else first_line(str(told))
 
 
 def _error(response: httpx.Response, part: str) -> Any:

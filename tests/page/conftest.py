@@ -84,7 +84,7 @@ class FleetServer:
     async def _queries(self, request: Request) -> Response:
         self.polls += 1
         if self.status != 200:
-            return Response(self.refusal, self.status)
+            return Response(self.refusal, self.status, self.headers)
         if self.body is not None:
             return Response(self.body, media_type="application/json", headers=self.headers)
         history = int(request.query_params.get("history", "0"))

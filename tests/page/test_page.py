@@ -460,7 +460,7 @@ def test_the_agent_gone_is_said_and_seen(
     page.wait_for_selector(".lost")
     said = page.locator(".lost").inner_text()
     assert re.search(r"Agent not reachable since \d\d:\d\d:\d\d", said)
-    assert "the agent answered 500" in said
+    assert "what answers is no Weir agent (HTTP 500)" in said
     assert re.search(r"The figures below are .* old", said)
     assert page.locator(".connection").inner_text() == "not reachable"
     assert page.evaluate("getComputedStyle(document.querySelector('main')).filter") != "none"
@@ -473,6 +473,12 @@ def test_the_agent_gone_is_said_and_seen(
     assert ages[0] != ages[1], "since when is counted on"
     fleet.status, fleet.refusal = 403, b'{"error": {"message": "this token opens events alone"}}'
     page.locator(".lost", has_text="the agent says: this token opens events alone").wait_for()
+    fleet.status, fleet.refusal = 503, b"<html>of a proxy</html>"
+    page.locator("#retry").click()
+    page.locator(".lost", has_text="what answers cannot now (HTTP 503)").wait_for()
+    fleet.status, fleet.headers = 302, {"location": "https://login.example/"}
+    page.locator("#retry").click()
+    page.locator(".lost", has_text="something in front of the agent asks to log in").wait_for()
     hung = page.locator('.query[data-level="hung"] .alarm .age').inner_text()
     page.wait_for_timeout(1500)
     assert page.locator('.query[data-level="hung"] .alarm .age').inner_text() == hung, (

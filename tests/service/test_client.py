@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import socketserver
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.client import AgentClient, ClientSettings, WrongUse
+from agent.client import AgentClient, AgentUnavailable, ClientSettings, WrongUse
 from agent.service.config import Settings
 from agent.service.run import _bind
 from tests.service.agents import AgentProcess
@@ -49,6 +51,94 @@ def test_a_token_that_is_changed_is_read_again(tmp_path: Path) -> None:
         client._http.headers["authorization"] = f"Bearer {SECOND}"
         with pytest.raises(WrongUse, match="refuses the token"):
             client.queries()
+
+
+class Between(socketserver.ThreadingTCPServer):
+    """Takes a request whole, answers with ``answer``, and closes; stays silent where it is None."""
+
+    daemon_threads = True
+
+    def __init__(self, answer: bytes | None) -> None:
+        ended = threading.Event()
+        self.ended = ended
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                length = 0
+                while (line := self.rfile.readline()).strip():
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split(b":")[1])
+                self.rfile.read(length)
+                if answer is None:
+                    ended.wait(30)
+                else:
+                    self.wfile.write(answer)
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def client(self) -> AgentClient:
+        url = f"http://127.0.0.1:{self.server_address[1]}"
+        return AgentClient(ClientSettings(url=url, timeout_seconds=0.5))
+
+    def server_close(self) -> None:
+        self.ended.set()
+        self.shutdown()
+        super().server_close()
+
+
+def http(status: int, body: bytes = b"<html>of a proxy</html>") -> bytes:
+    return b"HTTP/1.1 %d x\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+UNKNOWN = "It is not known whether the order was done; `weir top` shows it"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, b"", b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{", http(502), http(504), http(503)],
+)
+def test_an_order_whose_answer_is_lost_may_have_been_done(answer: bytes | None) -> None:
+    with Between(answer) as between, between.client() as client:
+        with pytest.raises(AgentUnavailable) as told:
+            client.control("shop", "orders", {"hold": True})
+        assert UNKNOWN in str(told.value)
+        assert "Start" not in str(told.value)
+        with pytest.raises(AgentUnavailable) as told:
+            client.queries()
+        assert UNKNOWN not in str(told.value)
+        assert "Start" not in str(told.value)
+
+
+def test_an_order_that_reached_nobody_was_not_done() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with (
+            AgentClient(ClientSettings(url=url)) as client,
+            pytest.raises(AgentUnavailable, match=r"no agent answers .*Start `weir agent`"),
+        ):
+            client.control("shop", "orders", {"hold": True})
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (302, AgentUnavailable, "is no Weir agent (HTTP 302)"),
+        (404, WrongUse, "is no Weir agent (HTTP 404)"),
+        (403, WrongUse, "is no Weir agent (HTTP 403)"),
+        (502, AgentUnavailable, "is no Weir agent (HTTP 502)"),
+        (429, AgentUnavailable, "cannot now (HTTP 429)"),
+        (503, AgentUnavailable, "cannot now (HTTP 503)"),
+    ],
+)
+def test_who_stands_between_is_not_taken_for_the_agent(
+    status: int, kind: type[Exception], words: str
+) -> None:
+    with Between(http(status)) as between, between.client() as client:
+        with pytest.raises(kind) as told:
+            client.queries()
+        assert str(told.value) == f"what answers at {client.url} {words}"
 
 
 def test_of_a_file_with_digests_the_token_is_sent(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_what_the_agent_refuses_is_told(fleet: FleetServer) -> None:
         terminal.type("h")
         terminal.wait_for(r"Hold the limit of clicks/sessions")
         terminal.say_yes()
-        terminal.wait_for(r"✗ HTTP 40[45]")
+        terminal.wait_for(r"✗ what answers at http\S+ is no Weir agent \(HTTP 40[45]\)")
         terminal.type("j")
         terminal.wait_for(r"h r m l")
     finally:

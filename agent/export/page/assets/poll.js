@@ -28,21 +28,24 @@ export class Unanswered extends Error {}
 // The agent says why, such as to a token that opens less than it did; whoever stands between does not.
 async function refusal(response) {
   const told = (await response.json().catch(() => null))?.error?.message;
-  return typeof told === "string" && told !== "" ? `the agent says: ${told}` : `the agent answered ${response.status}`;
+  if (typeof told === "string" && told !== "") return `the agent says: ${told}`;
+  const later = response.status === 429 || response.status === 503;
+  return `what answers ${later ? "cannot now" : "is no Weir agent"} (HTTP ${response.status})`;
 }
 
 async function get(address) {
   const stop = new AbortController();
   const timer = setTimeout(() => stop.abort(), TIMEOUT_SECONDS * 1000);
   try {
-    const response = await fetch(address, { signal: stop.signal, cache: "no-store", headers: { accept: "application/json" } });
+    const response = await fetch(address, { signal: stop.signal, cache: "no-store", redirect: "manual", headers: { accept: "application/json" } });
+    if (response.type === "opaqueredirect") throw new Unanswered("something in front of the agent asks to log in: reload the page");
     if (response.status === 401) throw new Unanswered("the agent wants a token: reload the page and give it as password");
     if (!response.ok) throw new Unanswered(await refusal(response));
     return await response.json();
   } catch (error) {
     if (error instanceof Unanswered) throw error;
     if (stop.signal.aborted) throw new Unanswered(`no answer within ${TIMEOUT_SECONDS} s`);
-    throw new Unanswered(error instanceof SyntaxError ? "what answered is not a Weir agent" : "no connection");
+    throw new Unanswered(error instanceof SyntaxError ? "what answered is no Weir agent" : "no connection");
   } finally {
     clearTimeout(timer);
   }
@@ -71,7 +74,7 @@ export async function comparison(key) {
 export async function snapshot(known, wanted) {
   const history = historyWanted(known);
   const answer = await get(`v1/queries?history=${history}`);
-  if (!Array.isArray(answer.queries)) throw new Unanswered("what answered is not a Weir agent");
+  if (!Array.isArray(answer.queries)) throw new Unanswered("what answered is no Weir agent");
   const details = new Map();
   if (history < FULL_HISTORY) {
     await Promise.all(
