@@ -22,6 +22,7 @@ from rich.console import Console
 from agent.core.judgement import ExecutorsView, QueryView
 from agent.export.terminal.cells import columns, fit, share_bar, target_bar
 from agent.export.terminal.choose import press
+from agent.export.terminal.format import count
 from agent.export.terminal.render import SORTS, Selection, arrange, lines, render
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
 from agent.export.terminal.words import words
@@ -190,6 +191,16 @@ def test_where_its_runbook_is_is_never_cut() -> None:
     url = "http://weir.streaming.example.org:9655/behind/a/proxy"
     shown = frame(60, 40, of=snapshot([made.hung()], url=url), selection=Selection(open=True))
     assert f"{url}/runbooks/WeirBatchHung" in "".join(line.strip() for line in shown)
+
+
+@pytest.mark.parametrize("width", [100, 160])
+def test_a_pair_of_figures_is_never_cut(width: int) -> None:
+    for first, second in ((42_130, 42_240), (12_500, 12_400), (421_000, 42_100), (999_499, 99_949)):
+        view = made.view("z", arrival_rows_per_second=first, processed_rows_per_second=second)
+        limit = msgspec.structs.replace(view.limit, current=first, next=second)
+        shown = frame(width, 24, of=snapshot([msgspec.structs.replace(view, limit=limit)]))
+        row = next(line for line in shown if " z orders " in line)
+        assert row.count(f" {count(first)} → {count(second)}") == 2, row
 
 
 def test_dry_run_shows_the_limit_in_force() -> None:

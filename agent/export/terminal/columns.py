@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rich.text import Text
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent.core.judgement import QueryView
+
+
+#: ``42.1k → 42.1k``: as long as two counts get.
+_PAIR_CELLS: Final = 13
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -35,8 +39,8 @@ def columns_for(entries: Sequence[Entry], width: int) -> list[Column]:
     optional = [
         Column("Backlog", 8, "right", _backlog_cell),
         Column("Batch", 7, "right", _batch_cell),
-        Column("Limit", 12, "right", _limit_cell),
-        Column("In → out", 11, "right", _rate_cell),
+        Column("Limit", _PAIR_CELLS, "right", _limit_cell),
+        Column("In → out", _PAIR_CELLS, "right", _rate_cell),
         Column("÷ target", 8, "left", _bar_cell),
         Column("Behind", 7, "right", _behind_cell),
         Column("Batches", 14, "left", _spark_cell),
