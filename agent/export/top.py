@@ -152,8 +152,8 @@ def _live(console: Console, poller: Poller, orders: Orders) -> int:
     ):
         while True:
             latest = poller.latest()
-            if latest is not None and not (selection.paused and shown is not None):
-                shown = latest
+            if latest is not None:
+                shown = _paused(shown, latest) if selection.paused and shown is not None else latest
             snapshot, now = shown or (Snapshot(time=time.time(), views=[]), time.time())
             listed = [entry.key for entry in arrange(aged(snapshot, now), selection)]
             if selection.key is None and listed and selection.open:
@@ -178,6 +178,22 @@ def _live(console: Console, poller: Poller, orders: Orders) -> int:
                 listed = [entry.key for entry in arrange(snapshot, selection)]
                 if selection.ask is not None and selection.ask.sure:
                     break  # nobody has seen this question yet: what was typed before answers none
+
+
+def _paused(
+    shown: tuple[Snapshot, float], latest: tuple[Snapshot, float]
+) -> tuple[Snapshot, float]:
+    """The picture as it was, with its age and how the connection is now."""
+    snapshot, now = shown
+    newest, then = latest
+    stands = msgspec.structs.replace(
+        snapshot,
+        lost_since_time=newest.lost_since_time,
+        lost_seconds=newest.lost_seconds,
+        problem=newest.problem,
+        paused_seconds=max(0.0, then - now),
+    )
+    return stands, now
 
 
 def _sent(selection: Selection, snapshot: Snapshot, orders: Orders) -> Selection:

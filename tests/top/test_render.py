@@ -203,6 +203,17 @@ def test_a_pair_of_figures_is_never_cut(width: int) -> None:
         assert row.count(f" {count(first)} → {count(second)}") == 2, row
 
 
+def test_a_paused_picture_says_how_old_it_is_and_not_that_it_is_live() -> None:
+    stood = Selection(paused=True)
+    head = frame(80, 24, selection=stood, of=snapshot(paused_seconds=10_800.4))[0]
+    assert "paused, 3 h old" in head
+    assert "live" not in head
+    lost = snapshot(paused_seconds=95.0, lost_since_time=made.NOW - 60, problem="refused")
+    shown = frame(120, 24, selection=stood, of=lost)
+    assert "paused, 1 min 35 s old  ○ not reachable" in shown[0]
+    assert any("Agent not reachable since" in line for line in shown)
+
+
 def test_dry_run_shows_the_limit_in_force() -> None:
     text = "\n".join(frame(120, 40, of=snapshot([made.dry_run()])))
     assert "12k → " not in text.split("── loads")[0]

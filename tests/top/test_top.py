@@ -166,6 +166,19 @@ def test_the_agent_goes_and_comes_back(terminal: Terminal, fleet: FleetServer) -
     terminal.wait_for(r"● live")
 
 
+def test_a_paused_picture_says_that_the_agent_has_gone(
+    terminal: Terminal, fleet: FleetServer
+) -> None:
+    terminal.wait_for(r"● live")
+    terminal.type("p")
+    terminal.wait_for(r"paused, [2-9] s old")
+    fleet.status = 500
+    terminal.wait_for(r"paused, \d+ s old +○ not reachable")
+    fleet.status = 200
+    terminal.type("p")
+    terminal.wait_for(r"● live")
+
+
 @pytest.mark.parametrize(
     ("body", "headers"),
     [(b"{}", {"content-encoding": "gzip"}), (b'{"queries":' + 100_000 * b"[", {})],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -153,9 +154,11 @@ def _head(snapshot: Snapshot, now: float, selection: Selection, width: int) -> T
         left.append(f"  {name(key, 30)}={name(value, 30)}", "bright_black")
     right = Text()
     if selection.paused:
-        right.append("paused  ", "bold yellow")
+        age = duration(math.floor(snapshot.paused_seconds))
+        right.append(f"paused, {age} old  ", "bold yellow")
     if snapshot.lost_since_time is None:
-        right.append("● live  ", "green")
+        if not selection.paused:  # the agent answers, but this is no live picture
+            right.append("● live  ", "green")
     else:
         right.append("○ not reachable  ", "bold red")
     right.append(clock(now))

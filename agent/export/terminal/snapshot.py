@@ -41,6 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     lost_since_time: float | None = None  # this machine's clock; None while the agent answers
     lost_seconds: float = 0.0
     problem: str = ""
+    paused_seconds: float = 0.0  # for how long it has stood while the reader paused the picture
 
 
 def read_answer(answer: Mapping[str, Any], *, url: str = "") -> Snapshot:
