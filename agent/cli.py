@@ -7,7 +7,9 @@ where they are used, so that each command starts quickly.
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
@@ -321,9 +323,9 @@ def _replay(
         broken = replay_files(files, policy, sys.stdout.buffer, summary)
     except RecordingError as error:
         _fail(str(error), 2)
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if _of_output(error):
+            raise
         _fail(f"{error.filename or 'recording'}: {error.strerror or error}", 2)
     else:
         for line in summary.lines() if summary is not None else ():
@@ -396,9 +398,9 @@ def _compare(
         _fail(str(error), 2)
     except AgentUnavailable as error:
         _fail(str(error), 1)
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if _of_output(error):
+            raise
         _fail(f"{error.filename or 'recording'}: {error.strerror or error}", 2)
     else:
         if as_json:
@@ -697,7 +699,42 @@ def _on_checkpoint(act: Callable[[], int]) -> None:
 
 
 def main() -> None:
-    """Runs the command and exits with its code."""
+    """Runs the command and exits with its code.
+
+    Where the reader of its output has left, as ``head`` does, it ends by SIGPIPE, as others do: the
+    code would tell of a check that was not printed. A full disk is one line, and code 1.
+    """
+    try:
+        code = _run()
+        if sys.stdout is not None:
+            sys.stdout.flush()  # else the interpreter does, and exits with 120 where it cannot
+    except OSError as error:
+        if not _of_output(error):
+            raise
+        code = 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in a buffer
+        if error.errno == errno.EPIPE:
+            code = _end_by_sigpipe()
+        else:
+            _say(f"weir: {error.filename or 'the output'} cannot be written: {error.strerror}")
+    raise SystemExit(code)
+
+
+def _of_output(error: OSError) -> bool:
+    """Whether it tells of what was written, and not of what was read."""
+    return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _end_by_sigpipe() -> int:
+    """Ends the process; the shell's code for it where the signal does not, as of a PID 1."""
+    number = getattr(signal, "SIGPIPE", None)
+    if number is not None:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return 141
+
+
+def _run() -> int:
     try:
         code = app(prog_name="weir", standalone_mode=False)
     except typer.Exit as error:
@@ -711,11 +748,11 @@ def main() -> None:
         code = 2
     except (typer.Abort, KeyboardInterrupt):
         code = 130
-    except BrokenPipeError:
-        # The reader of our output has left, as `head` does; nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    raise SystemExit(code if isinstance(code, int) else 0)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer would exit with 1
+            raise error.__context__ from None
+        raise
+    return code if isinstance(code, int) else 0
 
 
 def _order(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -290,6 +292,58 @@ def test_a_server_of_http_asked_for_https_says_what_to_write(guarded: AgentProce
     done = weir("hold", "q", "--url", address)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "write http:// in --url or WEIR_AGENT_URL" in done.stderr
+
+
+WRITES = (
+    "import sys, typer\n"
+    "from agent import cli\n"
+    "@cli.app.command('writes')\n"
+    "def writes(number: int, code: int, how: str) -> None:\n"
+    "    text = 'x' * number\n"
+    "    typer.echo(text) if how == 'echo' else print(text)\n"
+    "    raise typer.Exit(code)\n"
+    "cli.main()"
+)
+
+
+def written(output: int, number: int, code: int, how: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WRITES, "writes", str(number), str(code), how],
+        env=environment(),
+        cwd=ROOT,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("number", [10, 200_000])
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("how", ["echo", "print"])
+def test_a_reader_that_leaves_early_changes_no_check_to_another(
+    number: int, code: int, how: str
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = written(write, number, code, how)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize("number", [10, 200_000])
+@pytest.mark.parametrize("how", ["echo", "print"])
+def test_a_full_disk_is_one_line(number: int, how: str) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        done = written(full, number, 0, how)
+    finally:
+        os.close(full)
+    said = "weir: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_version_and_help() -> None:
