@@ -19,7 +19,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
     from tests.page.conftest import FleetServer, Watched
 
@@ -448,6 +448,27 @@ def test_hostile_names_are_only_text(open_page: Callable[..., Watched], fleet: F
         tall = page.eval_on_selector_all(".row", "all => all.map((r) => r.offsetHeight)")
         assert max(tall) < 260, "a name never stretches its row"
         watched.assert_clean(fleet.url)
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_page_whose_script_does_not_load_says_so(
+    browser: Browser, fleet: FleetServer, script: bool
+) -> None:
+    context = browser.new_context(java_script_enabled=script)
+    try:
+        page = context.new_page()
+        page.route("**/assets/**", lambda route: route.fulfill(status=404, body="not here"))
+        page.goto(fleet.url)
+        said = page.locator("main").inner_text()
+        assert "its script did not come: the address must end in /" in said
+    finally:
+        context.close()
+
+
+def test_what_stands_there_before_the_script_is_taken_away(
+    open_page: Callable[..., Watched],
+) -> None:
+    assert "its script did not come" not in open_page().page.locator("main").inner_text()
 
 
 def test_the_agent_gone_is_said_and_seen(
