@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -131,15 +134,47 @@ def test_the_jar_has_the_name_that_its_make_target_gives_it(page: str) -> None:
     assert set(names) == {"weir-spark-plugin.jar"}
 
 
-def test_an_init_script_without_its_jar_ends_the_launch_and_says_so(tmp_path: Path) -> None:
-    """Else the cluster's settings name a class that is not there, and no job of it starts."""
+def init_script(tmp_path: Path) -> Path:
+    """Databricks' one, as it is pasted."""
     text = (START / "databricks.md").read_text("utf-8")
     (script,) = re.findall(r"^(#!/bin/sh\n.*?)^```", text, re.DOTALL | re.MULTILINE)
     path = tmp_path / "init.sh"
-    path.write_text(script)
-    done = subprocess.run(["sh", str(path)], capture_output=True, text=True, check=False)
+    path.write_text(script.replace("/opt/weir", f"{tmp_path}/weir"))
+    return path
+
+
+def test_an_init_script_without_its_jar_ends_the_launch_and_says_so(tmp_path: Path) -> None:
+    """Else the cluster's settings name a class that is not there, and no job of it starts."""
+    done = subprocess.run(
+        ["sh", str(init_script(tmp_path))], capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert "weir-spark-plugin.jar" in done.stderr
+
+
+@pytest.mark.parametrize("becomes", ["exit 1", "exec sleep 20"], ids=["fails", "hangs"])
+def test_an_agent_that_cannot_be_installed_keeps_no_cluster_from_starting(
+    tmp_path: Path, becomes: str
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, does in {"cp": "exit 0", "virtualenv": becomes, "python3": becomes}.items():
+        (tools / name).write_text(f"#!/bin/sh\necho $$ >{tmp_path}/{name}.pid\n{does}\n")
+        (tools / name).chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "DB_IS_DRIVER": "TRUE"}
+    script = init_script(tmp_path)
+    script.write_text(script.read_text().replace("/var/log/weir.log", f"{tmp_path}/log"))
+    try:
+        # Whoever starts it waits as well until nobody holds what it reads of the script.
+        done = subprocess.run(
+            ["sh", str(script)], capture_output=True, check=False, env=environment, timeout=10.0
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert (tmp_path / "log").exists()
+    finally:
+        for one in (tmp_path / "virtualenv.pid", tmp_path / "python3.pid"):
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int(one.read_text()), signal.SIGKILL)
 
 
 def test_an_upgrade_keeps_what_was_set_and_takes_new_defaults() -> None:
