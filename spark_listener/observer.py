@@ -828,6 +828,9 @@ class Observer:
             "source_class": source.source_class,
             "identity": source.identity,
         }
+        metrics = said.get("metrics")
+        if isinstance(metrics, dict) and not backlog.told_whole(metrics):
+            entry["backlog_bound"] = "lower"
         if handle.note:
             entry["note"] = handle.note
         if source.newest_first:

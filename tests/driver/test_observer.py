@@ -225,7 +225,7 @@ def resting() -> RunningBatch:
     return RunningBatch(7, None)
 
 
-def progress(batch: int) -> Captured:
+def progress(batch: int, **told: Any) -> Captured:
     text = json.dumps(
         {
             "id": "q",
@@ -233,11 +233,23 @@ def progress(batch: int) -> Captured:
             "timestamp": "2026-11-21T08:55:02.865Z",
             "batchId": batch,
             "sources": [
-                {"startOffset": {"logOffset": batch}, "endOffset": {"logOffset": batch + 1}}
+                {"startOffset": {"logOffset": batch}, "endOffset": {"logOffset": batch + 1}} | told
             ],
         }
     )
     return Captured("progress", time.time(), text=text)
+
+
+def test_what_a_source_has_counted_so_far_is_told_as_a_part() -> None:
+    """As by an Auto Loader of Databricks that is still listing."""
+    watched = Watched(RunningQuery(resting), FileControl(), heartbeat_seconds=1000.0)
+    for batch, whole in enumerate(("false", "true")):
+        metrics = {"numFilesOutstanding": "3", "isBacklogComputationComplete": whole}
+        watched.observer.mailbox.deliver(progress(batch, metrics=metrics))
+        watched.observer._round()
+    told = [beside["limits"][0] for beside in watched.beside if beside and "limits" in beside][-2:]
+    assert [entry["backlog"] for entry in told] == [3, 3]
+    assert [entry.get("backlog_bound", "exact") for entry in told] == ["lower", "exact"]
 
 
 def test_slow_listings_hold_a_round_for_half_a_second_and_no_heartbeat() -> None:
