@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin, py4j_log
 from spark_listener.application import conf_of, gateway_of, of_session
-from spark_listener.complaints import LOGGER, Complaints
+from spark_listener.complaints import LOGGER, Complaints, first_words
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
 from spark_listener.handlers import (
@@ -96,8 +96,13 @@ def _attached(spark: Any, settings: dict[str, Any], folder: Path | None = None) 
             if isinstance(error, ConfigurationError):
                 return _off(f"weir is off: {error}")
             LOGGER.debug("weir: attach failed", exc_info=error)
-            first_line = (str(error).strip().splitlines() or [""])[0][:300]
-            return _off(f"weir is off: attaching failed: {type(error).__name__}: {first_line}")
+            said = f"{type(error).__name__}: {first_words(error)[:300]}"
+            if "Py4JSecurityException" in said:
+                said += (
+                    "; the cluster's access mode keeps jobs from the driver's JVM: take a cluster "
+                    "with dedicated access"
+                )
+            return _off(f"weir is off: attaching failed: {said}")
 
 
 def attach_started(spark: Any) -> None:

@@ -99,13 +99,16 @@ class Complaints:
         self.warn(
             kind,
             f"weir: {where} failed and was skipped; the job is not affected: "
-            f"{type(error).__name__}: {_first_words(error)[:300]}",
+            f"{type(error).__name__}: {first_words(error)[:300]}",
         )
 
 
-def _first_words(error: BaseException) -> str:
+def first_words(error: BaseException) -> str:
     """The first line; of an error of py4j's that only names a call, what Java threw too."""
-    first, *rest = str(error).strip().splitlines() or [""]
+    text = ""
+    with errors_of_ours_suppressed():  # what Java threw is asked of a JVM that may be gone
+        text = str(error)
+    first, *rest = text.strip().splitlines() or [""]
     if rest and first.startswith("An error occurred while calling"):
         first = f"{first} {rest[0].strip()}"
     return redact(first[:LONGEST_TEXT])

@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JError
 
 import spark_listener
 from spark_listener import attachment, plugin
@@ -110,6 +111,27 @@ def test_whoever_attaches_before_a_detach_has_ended_is_told_so(
     monkeypatch.setattr(attachment, "conf_of", lambda _: {})
     assert attachment.attach(Spark(), enabled=False).reason == "enabled is false"
     assert attachment._leaving == []
+
+
+def test_why_attaching_failed_names_what_java_threw_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(what: str) -> str:
+        call = "An error occurred while calling o425.getConf."
+        error = Py4JError(f"{call}{what}\n\tat a.B(B.java:1)\n")
+        monkeypatch.setattr(attachment, "conf_of", MagicMock(side_effect=error))
+        return attachment.attach(Spark()).reason
+
+    refused = fails(
+        " Trace:\npy4j.security.Py4JSecurityException: Method public org.apache.spark.SparkConf "
+        "org.apache.spark.SparkContext.getConf() is not whitelisted on class class "
+        "org.apache.spark.SparkContext"
+    )
+    assert "py4j.security.Py4JSecurityException: Method public" in refused
+    assert "is not whitelisted on class class org.apache.spark.SparkContext" in refused
+    assert refused.endswith("take a cluster with dedicated access")
+    thrown = fails("\n: java.io.IOException: cannot open jdbc:x;password=hunter2")
+    assert thrown.endswith("java.io.IOException: cannot open jdbc:x;password=***")
 
 
 @pytest.mark.parametrize("name", ["weir-sender", "weir-observer", "weir-events"])

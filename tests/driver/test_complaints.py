@@ -66,6 +66,20 @@ def test_what_java_threw_is_named_and_its_stack_is_not(caplog: pytest.LogCapture
     assert caplog.messages[2].endswith("RuntimeError: one")
 
 
+class UntoldError(Exception):
+    """As py4j's, which ask the JVM what was thrown, and the JVM is gone."""
+
+    def __str__(self) -> str:
+        raise ConnectionError
+
+
+def test_an_error_that_cannot_be_told_is_named_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Complaints().error("counting", UntoldError())
+    assert caplog.messages[-1].endswith("UntoldError: ")
+
+
 def test_no_secret_is_said(caplog: pytest.LogCaptureFixture) -> None:
     Complaints().error("reading", RuntimeError('cannot open jdbc:x;password="hunter2 x" as sa'))
     assert caplog.messages[0].endswith("RuntimeError: cannot open jdbc:x;password=*** as sa")
