@@ -253,6 +253,8 @@ def _where_of_connect(spark: Any) -> str:
     except Exception as error:
         leave_to_the_job(error)
         LOGGER.debug("weir: asking a Connect server", exc_info=error)
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # the server is theirs
+        return f"{here}; docs/start/databricks.md says where they are regulated"
     return (
         f"{here}; give that server {plugin.CONFS[0]}={plugin.NAME}, and the agent beside it "
         "regulates them, or an event log, and the agent watches them (weir agent --event-log-dirs)"

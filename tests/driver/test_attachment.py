@@ -134,6 +134,22 @@ def test_why_attaching_failed_names_what_java_threw_and_no_secret(
     assert thrown.endswith("java.io.IOException: cannot open jdbc:x;password=***")
 
 
+@pytest.mark.parametrize("databricks", [True, False])
+def test_what_a_client_of_spark_connect_is_advised_is_what_it_can_do(
+    databricks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Databricks the server is theirs, and without the jar that setting ends the cluster."""
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    if databricks:
+        monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4")
+    spark: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    spark.conf = SimpleNamespace(get=lambda _, default: default)
+    told = attachment.attach(spark).reason
+    assert told.startswith("this is a Spark Connect session")
+    assert ("docs/start/databricks.md" in told) == databricks
+    assert (plugin.NAME in told) == (not databricks)
+
+
 @pytest.mark.parametrize("name", ["weir-sender", "weir-observer", "weir-events"])
 def test_where_a_thread_cannot_be_started_none_is_left(
     name: str, gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
