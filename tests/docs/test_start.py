@@ -10,9 +10,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 import agent
 from agent.export import runbooks
+from agent.service.config import Settings
 from spark_listener.config import conf_key
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +122,17 @@ def test_databricks_gives_each_cluster_a_name_of_its_own() -> None:
     assert re.search(r"^attach\(\s+spark, .*application_name=", text, re.MULTILINE)
     assert re.search(rf"^{re.escape(conf_key('application_name'))} \S+$", text, re.MULTILINE)
     assert conf_key("application_name") in runbooks.source("WeirNamesCollide")
+
+
+def test_databricks_says_what_outlives_a_cluster_before_whoever_orders_relies_on_it() -> None:
+    text = (START / "databricks.md").read_text("utf-8")
+    (file,) = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    settings = Settings(**yaml.safe_load(file))
+    assert settings.mode == "dry-run", "what it does not name is not changed"
+    assert [(rule.match, rule.mode) for rule in settings.rules] == [("NAME/*", "on")]
+    (given,) = re.findall(r"`--config (\S+)`", text)
+    (folder,) = re.findall(r"`cp \S+/weir\.yaml (\S+) &&`", text)
+    assert given == f"{folder}weir.yaml"
 
 
 def test_where_the_agent_is_roots_orders_are_given_as_root() -> None:
