@@ -15,6 +15,7 @@ import yaml
 import agent
 from agent.export import runbooks
 from agent.service.config import Settings
+from alerts.rules import ALERTS
 from spark_listener.config import conf_key
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +134,15 @@ def test_databricks_says_what_outlives_a_cluster_before_whoever_orders_relies_on
     (given,) = re.findall(r"`--config (\S+)`", text)
     (folder,) = re.findall(r"`cp \S+/weir\.yaml (\S+) &&`", text)
     assert given == f"{folder}weir.yaml"
+
+
+def test_databricks_says_which_alert_waits_shorter_than_a_job_cluster_takes() -> None:
+    text = (START / "databricks.md").read_text("utf-8")
+    assert "WeirQueryGone.md" in text
+    (alert,) = [one for one in ALERTS if one.name == "WeirQueryGone"]
+    assert (alert.hold, "(three)" in text) == ("3m", True)
+    assert "job cluster" in (runbook := runbooks.source("WeirQueryGone"))
+    assert "a longer `for`" in runbook
 
 
 def test_where_the_agent_is_roots_orders_are_given_as_root() -> None:
