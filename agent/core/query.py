@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy, QueryPolicy
 
 Key = tuple[str, str]  # (application label, query label): what series belong to
+#: Spark's application id and its driver's host: what starts in the same second on two clusters may
+#: have one id. Without a host, as where none is told, it is all of that id.
+Cluster = tuple[str, str]
 
 MOST_PAST_RUNS: Final = 8
 
@@ -57,6 +60,7 @@ class Run(msgspec.Struct):
     """Where it runs, and how it was started, as the newest run said."""
 
     application_id: str = ""
+    host: str = ""  # its driver's; empty: not told
     spark_version: str = ""
     query_id: str = ""
     run_id: str = ""
@@ -375,6 +379,11 @@ class Query(msgspec.Struct):
     def key(self) -> Key:
         """What its series belong to."""
         return self.application, self.query
+
+    @property
+    def cluster(self) -> Cluster:
+        """What it runs on."""
+        return self.run.application_id, self.run.host
 
     @property
     def own_key(self) -> Key:

@@ -19,6 +19,7 @@ class Driver:
     application: str = "shop"
     spark_version: str = "4.2.0"
     instance: str = "listener-1"
+    host: str = ""  # empty: it is not told
     query_id: str = "q-1"
     run_id: str = "r-1"
     query: str | None = "orders"
@@ -40,7 +41,8 @@ class Driver:
                     "name": self.application,
                     "spark_version": self.spark_version,
                 },
-                "listener": {"instance": self.instance},
+                "listener": {"instance": self.instance}
+                | ({"host": self.host} if self.host else {}),
                 "events": list(events),
             }
         ).encode()

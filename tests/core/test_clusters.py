@@ -726,11 +726,10 @@ class TestManyQueriesOfOneApplication:
         clusters = world.fleet._clusters
         of_all = clusters._live
         key = ("shop", "orders")
-        query = world.fleet._roster[key]
-        application = query.run.application_id
-        clusters.see(application, 1000.0)
+        cluster = world.fleet._roster[key].cluster
+        clusters.see(cluster, 1000.0)
         monkeypatch.setattr(clusters, "_live", lambda one: added.append(one) or of_all(one))
-        clusters.see(application, 1000.0 + gap)
+        clusters.see(cluster, 1000.0 + gap)
         assert bool(added) is again
 
     @pytest.mark.parametrize(("gap", "again"), [(0.6, False), (1.0, True)])
@@ -739,10 +738,10 @@ class TestManyQueriesOfOneApplication:
         world, asked = self.world(2), []
         clusters = world.fleet._clusters
         of_all = clusters._live
-        application = world.fleet._roster[("shop", "orders")].run.application_id
-        clusters.look(application, 1000.0)
+        cluster = world.fleet._roster[("shop", "orders")].cluster
+        clusters.look(cluster, 1000.0)
         monkeypatch.setattr(clusters, "_live", lambda one: asked.append(one) or of_all(one))
-        clusters.look(application, 1000.0 + gap)
+        clusters.look(cluster, 1000.0 + gap)
         assert bool(asked) is again
 
 
@@ -844,3 +843,50 @@ def test_what_came_while_a_batch_ran_is_no_backlog_to_catch_up_with() -> None:
             world.batch(300.0, every_seconds=600.0)
         needed.append(world.slots)
     assert needed[0] == needed[1]
+
+
+def beating(driver: Driver, executors: int) -> dict[str, Any]:
+    running = {**driver.ids(), "batchId": None, "running_seconds": None}
+    told = {"present": executors, "slots": 4 * executors, "configured": executors}
+    return driver.event("heartbeat", {"queries": [running], "executors": told})
+
+
+@pytest.mark.parametrize("hosts", [("a", "b"), ("a", "a"), ("", "")])
+@pytest.mark.parametrize("saved", [False, True])
+def test_clusters_of_one_application_id_are_told_apart_by_their_drivers_hosts(
+    hosts: tuple[str, str], saved: bool
+) -> None:
+    """Spark's id is of a second, and the number of an application on its master alone."""
+    policy = Policy(default=QueryPolicy(target_seconds=10.0, **ON))
+    fleet = Fleet(policy, started_time=START_TIME)
+    small, large = (
+        Driver(
+            application_id="app-20260601000007-0000",
+            application=name,
+            instance=name,
+            host=host,
+            query_id=name,
+            run_id=name,
+            query=name,
+        )
+        for name, host in zip(("small", "large"), hosts, strict=True)
+    )
+
+    def send(driver: Driver, *events: dict[str, Any]) -> Receipt:
+        driver.time += 1.0
+        return fleet.receive(decode_request(driver.body(*events)), driver.time)
+
+    for driver in (small, large):
+        limit = {"limit": 1000, "configured": 1000, "backlog": 500_000}
+        send(driver, driver.started())
+        for _ in range(3):
+            send(driver, driver.progress(1000, 1.0, **limit))
+    if saved:
+        fleet = Fleet.restore(policy, fleet.changes(), started_time=large.time)
+    told = [send(small, beating(small, 2)), send(large, beating(large, 20))]
+    seen = [fleet.view((name, name), large.time).executors for name in ("small", "large")]
+    apart = hosts[0] != hosts[1]
+    assert [view and view.present for view in seen] == [2 if apart else 20, 20]
+    named = [set(receipt.unsafe_limits) for receipt in told]
+    together = {"small", "large"}
+    assert named == ([{"small"}, {"large"}] if apart else [together, together])

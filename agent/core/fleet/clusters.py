@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent.core.fleet.replies import Agreement, Replies
     from agent.core.fleet.roster import Roster
     from agent.core.policy import Policy, QueryPolicy
-    from agent.core.query import Query
+    from agent.core.query import Cluster, Query
 
 
 def _executors(slots: int, slots_each: float) -> int:
@@ -55,8 +55,8 @@ UNTOLD_SECONDS: Final = 60.0
 LATE_CYCLES: Final = 2.0
 
 
-class _Cluster(msgspec.Struct):
-    """One application's."""
+class _Known(msgspec.Struct):
+    """Of one cluster."""
 
     told: Executors
     scaler: Scaler
@@ -70,7 +70,7 @@ class _Cluster(msgspec.Struct):
 
 
 class Clusters:
-    """By application id. Not saved: the next heartbeat tells it anew."""
+    """Not saved: the next heartbeat tells it anew."""
 
     def __init__(
         self, roster: Roster, replies: Replies, policy: Policy, wakefulness: Wakefulness
@@ -79,47 +79,45 @@ class Clusters:
         self._replies = replies
         self._policy = policy
         self._wakefulness = wakefulness
-        self._known: dict[str, _Cluster] = {}
+        self._known: dict[Cluster, _Known] = {}
 
-    def hear(self, application_id: str, told: Executors) -> None:
+    def hear(self, cluster: Cluster, told: Executors) -> None:
         """What a heartbeat tells."""
-        known = self._known.get(application_id)
+        known = self._known.get(cluster)
         own = told.configured or 0
         if told.asked is None and not told.note:
             own = max(own, told.present)
         if known is None:
             # What an agent before this one asked for is where this one goes on.
-            known = self._known[application_id] = _Cluster(told, Scaler(told.asked), own)
+            known = self._known[cluster] = _Known(told, Scaler(told.asked), own)
         elif told.asked is None and not told.note and own > known.own:
             # It still comes up, or its cluster gave it more: what was wanted was wanted of less.
             known.scaler, known.own = Scaler(), own
         known.told = told
-        for query in self._roster.of_application(application_id):
+        for query in self._roster.of_cluster(cluster):
             query.run.slots = told.slots
             if told.present:
                 query.run.slots_each = told.slots / told.present
 
-    def look(self, application_id: str, time: float) -> None:
+    def look(self, cluster: Cluster, time: float) -> None:
         """Between batches: a query at rest has none that would say what it needs.
 
         While a batch is late no time of quiet goes by: it may need them all, and its end will say.
         """
-        known = self._known.get(application_id)
-        if known is None or self._just_done(application_id, known.looked_time, time):
+        known = self._known.get(cluster)
+        if known is None or self._just_done(cluster, known.looked_time, time):
             return
         known.looked_time = time
-        live = self._live(application_id)
-        self._restore(known, live, application_id, time)
+        live = self._live(cluster)
+        self._restore(known, live, cluster, time)
         if all(one.rests() for one in live):
-            self.see(application_id, time)
+            self.see(cluster, time)
         elif any(self._is_late(one) for one in live):
             known.scaler.hold(time)
 
-    def _restore(
-        self, known: _Cluster, live: list[Query], application_id: str, time: float
-    ) -> None:
+    def _restore(self, known: _Known, live: list[Query], cluster: Cluster, time: float) -> None:
         """The job's own number, where it stays unknown whether fewer do."""
-        settings = self._replies.agreement(application_id).settings
+        settings = self._replies.agreement(cluster).settings
         if not any(_works_unknown(one, settings) for one in live):
             known.unknown_time = None
             return
@@ -138,9 +136,9 @@ class Clusters:
                 off_seconds=self._wakefulness.off_seconds,
             )
 
-    def _just_done(self, application_id: str, done_time: float | None, time: float) -> bool:
+    def _just_done(self, cluster: Cluster, done_time: float | None, time: float) -> bool:
         """Whether what is asked of all queries of an application was asked a moment ago."""
-        several = self._roster.count_in(application_id) > 1
+        several = self._roster.count_in(cluster[0]) > 1
         return several and done_time is not None and 0.0 <= time - done_time < TOGETHER_SECONDS
 
     def _is_late(self, query: Query) -> bool:
@@ -152,17 +150,17 @@ class Clusters:
         )
         return (query.running.seconds or 0.0) > LATE_CYCLES * cycle
 
-    def see(self, application_id: str, time: float) -> None:
+    def see(self, cluster: Cluster, time: float) -> None:
         """After a batch that was looked at: what all queries of its application need together."""
-        known = self._known.get(application_id)
+        known = self._known.get(cluster)
         if known is None or not known.told.present or not known.told.slots:
             return
-        if self._just_done(application_id, known.seen_time, time):
+        if self._just_done(cluster, known.seen_time, time):
             return
         known.seen_time = time
-        live = self._live(application_id)
+        live = self._live(cluster)
         # One of which nothing is known, that never read a row, and has none to read, needs nothing.
-        agreed = self._replies.agreement(application_id)
+        agreed = self._replies.agreement(cluster)
         settings = agreed.settings
         asking = [one for one in live if one.sizing.need is not None or not one.rests()]
         found = [
@@ -208,23 +206,23 @@ class Clusters:
             in_vain_from=None if back is None else _executors(back, each),
         )
 
-    def asks(self, application_id: str) -> bool:
+    def asks(self, cluster: Cluster) -> bool:
         """Whether Weir asks for executors where they are on, as far as is known."""
-        known = self._known.get(application_id)
+        known = self._known.get(cluster)
         return known is None or known.asks
 
     @staticmethod
-    def _acts(known: _Cluster, agreed: Agreement) -> bool:
+    def _acts(known: _Known, agreed: Agreement) -> bool:
         """Whether what is wanted is asked for: else it is only told."""
         return (agreed.mode, agreed.flaw) == ("on", "") and not known.told.note
 
-    def order(self, application_id: str, now: float) -> ExecutorsOrder | None:
+    def order(self, cluster: Cluster, now: float) -> ExecutorsOrder | None:
         """What the driver is told; None: nothing, and what was asked for stays."""
-        known = self._known.get(application_id)
+        known = self._known.get(cluster)
         if known is None:
             return None
-        agreed = self._replies.agreement(application_id)
-        if self._deserted(known, application_id, now, lives=agreed.lives):
+        agreed = self._replies.agreement(cluster)
+        if self._deserted(known, cluster, now, lives=agreed.lives):
             return None
         known.asks = self._acts(known, agreed)
         if agreed.flaw and agreed.mode == "on":
@@ -241,7 +239,7 @@ class Clusters:
             return None  # while it comes up, or as it is: nothing of ours need be in force
         return ExecutorsOrder(wanted, self._policy.grant_seconds)
 
-    def _deserted(self, known: _Cluster, application_id: str, now: float, *, lives: bool) -> bool:
+    def _deserted(self, known: _Known, cluster: Cluster, now: float, *, lives: bool) -> bool:
         """Whether no query lives, and one may come back: a restart finds what it left."""
         if lives:
             known.deserted_time = None
@@ -251,7 +249,7 @@ class Clusters:
         quiet = max(
             (
                 one.settings(self._policy).executors_quiet_seconds
-                for one in self._roster.of_application(application_id)
+                for one in self._roster.of_cluster(cluster)
             ),
             default=self._policy.default.executors_quiet_seconds,
         )
@@ -262,11 +260,11 @@ class Clusters:
 
     def view(self, query: Query) -> ExecutorsView | None:
         """What is shown; None where the driver tells nothing of executors."""
-        application_id = query.run.application_id
-        known = self._known.get(application_id)
+        cluster = query.cluster
+        known = self._known.get(cluster)
         if known is None:
             return None
-        agreed = self._replies.agreement(application_id)
+        agreed = self._replies.agreement(cluster)
         mode, flaw = agreed.mode, agreed.flaw
         told, need, work = known.told, query.sizing.need, query.sizing.work
         last, vain = work.brought, None
@@ -291,7 +289,7 @@ class Clusters:
 
     def line(self, query: Query) -> ExecutorsLine | None:
         """The same for a line of each event: what changes with it."""
-        known = self._known.get(query.run.application_id)
+        known = self._known.get(query.cluster)
         if known is None:
             return None
         # What was wanted before is of another load, where nobody knows what arrives now.
@@ -299,13 +297,13 @@ class Clusters:
         return ExecutorsLine(known.told.present, wanted, known.bound)
 
     def keep(self, application_ids: set[str]) -> None:
-        """Forgets all but these."""
-        for application_id in self._known.keys() - application_ids:
-            del self._known[application_id]
+        """Forgets all but those of these applications."""
+        for cluster in [one for one in self._known if one[0] not in application_ids]:
+            del self._known[cluster]
 
-    def _live(self, application_id: str) -> list[Query]:
+    def _live(self, cluster: Cluster) -> list[Query]:
         return [
             one
-            for one in self._roster.of_application(application_id)
+            for one in self._roster.of_cluster(cluster)
             if not one.life.terminated and one.life.gone_since_time is None
         ]

@@ -124,6 +124,7 @@ class _Said(msgspec.Struct):
 
     lines: bool
     instance: str  # of the listener
+    host: str
     of_log: bool = False  # read from an event log: what it tells may be long past
     batches: list[tuple[Key, Point]] = []
     judged: list[Judgement] = []
@@ -164,7 +165,9 @@ class Fleet:
         """
         sender = self._sender(request, now)
         instance = request.listener.instance
-        said = _Said(lines, instance, instance.startswith(LOG_INSTANCE))
+        host = request.listener.host
+        said = _Said(lines, instance, host, instance.startswith(LOG_INSTANCE))
+        cluster = (request.application.id, host)
         refused = list(request.refused)
         accepted = 0
         acknowledged = sender.last_sequence
@@ -203,12 +206,12 @@ class Fleet:
             accepted,
             acknowledged,
             refused,
-            self._replies.grants(request.application.id),
+            self._replies.grants(cluster),
             said.batches,
             said.judged,
             said.touched,
-            self._replies.unsafe_limits(request.application.id),
-            self._clusters.order(request.application.id, now),
+            self._replies.unsafe_limits(cluster),
+            self._clusters.order(cluster, now),
         )
 
     def turn_away(self) -> None:
@@ -266,24 +269,25 @@ class Fleet:
                 if said.lines:
                     said.judged.append(self._line(query, event.kind, time))
             if body.executors is not None:
-                self._clusters.hear(application.id, body.executors)
-                self._clusters.look(application.id, now)
+                cluster = (application.id, said.host)
+                self._clusters.hear(cluster, body.executors)
+                self._clusters.look(cluster, now)
             if full is not None:
                 raise full
             return
         query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
             body = _at(body, query.clock.set_seconds, time)
-            beside, asks = self._pools.beside(query), self._clusters.asks(application.id)
+            beside, asks = self._pools.beside(query), self._clusters.asks(query.cluster)
             spent = judge.progress(query, body, time, policy, beside, asks=asks)
             if spent is not None:
                 self._brokers.note_read(query, body.progress)
             if spent in {"busy", "backpressured"}:
                 said.batches.append((query.key, tell.point(query, policy)))
                 if body.work is not None and body.work.groups:
-                    self._clusters.see(application.id, now)
+                    self._clusters.see(query.cluster, now)
             elif spent == "idle":
-                self._clusters.look(application.id, now)
+                self._clusters.look(query.cluster, now)
             if said.lines:
                 said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):
@@ -296,7 +300,7 @@ class Fleet:
                 said.judged.append(self._line(query, event.kind, time))
         else:
             judge.idle(query, body, time, now, policy)
-            self._clusters.look(application.id, now)
+            self._clusters.look(query.cluster, now)
         self._pools.see(query)
         measure.add(query.totals.events, event.kind)
 
@@ -337,6 +341,13 @@ class Fleet:
         begins = subject.run_id != query.run.run_id
         if begins:
             query.take_over(application.id, subject.id, now)
+        if said.of_log:  # it tells nothing of where
+            host = query.run.host if query.run.application_id == application.id else ""
+        else:
+            host = said.host
+        if host != query.run.host:
+            query.run.host = host
+            self._replies.forget({application.id})
         query.run.application_id = application.id
         query.run.spark_version = application.spark_version
         query.life.heard_time = now

@@ -1,4 +1,4 @@
-"""Replies: what is said of all queries that run in one application, in each reply to its driver.
+"""Replies: what is said of all queries that run on one cluster, in each reply to its driver.
 
 Every reply renews the limits of all of them, and executors follow from what all of them are told.
 Of two hundred an event changes one: of the others it was worked out before, and still holds.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agent.core.fleet.roster import Roster
     from agent.core.judgement import Mode
     from agent.core.policy import Policy, QueryPolicy
-    from agent.core.query import Key, Query
+    from agent.core.query import Cluster, Key, Query
 
 #: Why nothing is asked for while one of its queries reads rows as they come.
 STANDS: Final = "a query in real-time mode or continuous processing has its slots all the while"
@@ -38,7 +38,7 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Agreement(NamedTuple):
-    """What the queries of an application that live say of executors together.
+    """What the queries of a cluster that live say of executors together.
 
     The most cautious ``mode``: a hand at one of them holds for all. ``flaw`` is why nothing is
     asked for all the same, and the bounds in ``settings`` are such as all of them keep.
@@ -59,7 +59,7 @@ class _Said(NamedTuple):
 
 
 class _Reply:
-    """Of one application's; what of all of them is None is to be put together."""
+    """Of one cluster's; what of all of them is None is to be put together."""
 
     def __init__(self, said: dict[Key, _Said]) -> None:
         self.said = said
@@ -70,17 +70,16 @@ class _Reply:
 
 
 class Replies:
-    """By application id. What is given out is never changed afterwards."""
+    """By cluster. What is given out is never changed afterwards."""
 
     def __init__(self, roster: Roster, policy: Policy) -> None:
         self._roster = roster
         self._policy = policy
-        self._replies: dict[str, _Reply] = {}
+        self._replies: dict[str, dict[Cluster, _Reply]] = {}  # by application id first
 
     def see(self, query: Query) -> None:
         """A query has changed, or is about to."""
-        reply = self._replies.get(query.run.application_id)
-        if reply is not None:
+        for reply in self._replies.get(query.run.application_id, {}).values():
             reply.changed.add(query.key)
 
     def forget(self, application_ids: set[str]) -> None:
@@ -88,37 +87,37 @@ class Replies:
         for application_id in application_ids:
             self._replies.pop(application_id, None)
 
-    def grants(self, application_id: str) -> list[Grant]:
-        """All live grants of an application: every reply renews them."""
-        reply = self._reply(application_id)
+    def grants(self, cluster: Cluster) -> list[Grant]:
+        """All live grants of a cluster: every reply renews them."""
+        reply = self._reply(cluster)
         if reply.grants is None:
             reply.grants = [grant for one in reply.said.values() for grant in one.grants]
         return reply.grants
 
-    def unsafe_limits(self, application_id: str) -> dict[str, bool]:
-        """Of every run of an application: each reply says it, so that it can be taken back."""
-        reply = self._reply(application_id)
+    def unsafe_limits(self, cluster: Cluster) -> dict[str, bool]:
+        """Of every run of a cluster: each reply says it, so that it can be taken back."""
+        reply = self._reply(cluster)
         if reply.unsafe_limits is None:
             reply.unsafe_limits = {}
             for one in reply.said.values():
                 reply.unsafe_limits |= one.unsafe_limits
         return reply.unsafe_limits
 
-    def agreement(self, application_id: str) -> Agreement:
+    def agreement(self, cluster: Cluster) -> Agreement:
         """What holds for the executors that its queries share."""
-        reply = self._reply(application_id)
+        reply = self._reply(cluster)
         if reply.agreement is None:
             voices = [one.voice for one in reply.said.values() if one.voice is not None]
             reply.agreement = _agreed(voices, self._policy.default)
         return reply.agreement
 
-    def _reply(self, application_id: str) -> _Reply:
-        reply = self._replies.get(application_id)
+    def _reply(self, cluster: Cluster) -> _Reply:
+        reply = self._replies.get(cluster[0], {}).get(cluster)
         if reply is None:
-            queries = self._roster.of_application(application_id)
+            queries = self._roster.of_cluster(cluster)
             reply = _Reply({query.key: self._of(query) for query in queries})
             if reply.said:
-                self._replies[application_id] = reply
+                self._replies.setdefault(cluster[0], {})[cluster] = reply
         # One that was renamed leaves another of its old name, which nobody asks for.
         for key in reply.changed & reply.said.keys():
             before, now = reply.said[key], self._of(self._roster[key])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agent.core.fleet.liveness import Wakefulness
     from agent.core.fleet.saved import Changed
     from agent.core.policy import Policy
-    from agent.core.query import Key, Run
+    from agent.core.query import Cluster, Key, Run
 
 
 class Named(Protocol):
@@ -145,6 +145,13 @@ class Roster:
         for key in dict.fromkeys(self._keys.get(application_id, {}).values()):
             query = self._queries.get(key)
             if query is not None and query.run.application_id == application_id:
+                yield query
+
+    def of_cluster(self, cluster: Cluster) -> Iterator[Query]:
+        """The queries that run on a cluster, and those that may, as nobody told where."""
+        application_id, host = cluster
+        for query in self.of_application(application_id):
+            if not host or query.run.host in ("", host):
                 yield query
 
     def applications(self) -> set[str]:
