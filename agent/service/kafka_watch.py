@@ -175,7 +175,7 @@ class KafkaWatch:
         for place in self._brokers.partitions(topics):
             places[place[0]].append(place)
         self._ask_retention(topics, now)
-        chosen: set[str] = set()
+        asked: set[Place] = set()
         room, left = MOST_PARTITIONS, []
         sizes = {
             key: sum(
@@ -190,12 +190,14 @@ class KafkaWatch:
             if sizes[key] > room:
                 left.append(key)
                 continue
-            chosen |= _topics(readings[key])
             room -= sizes[key]
-        asked = [place for topic in sorted(chosen) for place in places[topic]]
-        held = self._brokers.held(asked)
+            for source, offsets in readings[key].offsets.items():
+                wanted = offsets.keys() if source in readings[key].assigned else None
+                for topic in {topic for topic, _ in offsets}:
+                    asked.update(one for one in places[topic] if wanted is None or one in wanted)
+        held = self._brokers.held(sorted(asked))
         hidden = {topic for topic in topics if not places[topic]}
-        return held, set(asked) - held.keys(), left, hidden
+        return held, asked - held.keys(), left, hidden
 
     def _ask_retention(self, topics: set[str], now: float) -> None:
         if now - self._retention_time < RETENTION_SECONDS and topics <= self._retention_of:

@@ -351,6 +351,18 @@ def test_a_query_of_many_partitions_takes_none_of_them_from_small_ones() -> None
     assert (watch.views("a-large"), watch.backlog("a-large")) == (0, 0)
 
 
+def test_of_partitions_that_nobody_is_assigned_nobody_asks() -> None:
+    cluster = Cluster({("t", str(p)): Held(0, 103) for p in range(40)})
+    asked: list[Place] = []
+    held = cluster.held
+    cluster.held = lambda places: held(asked.extend(places) or asked)  # type: ignore[method-assign, func-returns-value]
+    watch = Watch(cluster)
+    for number in range(3):
+        watch.reads(f"q{number}", {"t": {str(number): 100}}, f"KafkaV2[Assign[t-{number}]]")
+    watch.look()
+    assert asked == [("t", "0"), ("t", "1"), ("t", "2")]
+
+
 def test_a_partition_counts_for_each_source_of_a_query_that_reads_it() -> None:
     """What is kept of it, and what a look takes, is of each reader."""
     of_topic = MOST_PARTITIONS // 2
