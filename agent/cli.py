@@ -7,6 +7,7 @@ where they are used, so that each command starts quickly.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -781,11 +782,11 @@ def _order(
         _fail(str(error), 2)
     except AgentUnavailable as error:
         _fail(str(error), 1)
-    _say(f"weir: told the agent at {client.url}")  # WEIR_AGENT_URL may have named it long ago
     for one in done.get("orders", []):
         names = "/".join(label(str(one.get(key))) for key in ("application", "query"))
         note = f" ({first_line(str(one['note']))})" if one.get("note") else ""
         typer.echo(f"{names}: {label(str(one.get('what')))}{note}")
+    _say(f"weir: told the agent at {client.url}")  # WEIR_AGENT_URL may have named it long ago
 
 
 def _readings(query: str) -> list[tuple[str, str]]:
@@ -832,7 +833,9 @@ def _fail(message: str, code: Literal[1, 2]) -> None:
 def _say(message: str) -> None:
     from agent.core.names import plain
 
-    sys.stderr.write(plain(" ".join(message.split())) + "\n")
+    # Where nobody hears it (no standard error, a full disk) what was done stands all the same.
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(plain(" ".join(message.split())) + "\n")
 
 
 if __name__ == "__main__":

@@ -150,7 +150,8 @@ class AgentClient:
                 f"{self._token_file!r} ({message}): give another with --token-file or "
                 "WEIR_TOKEN_FILE"
             )
-        later = status in (429, 503)  # also by who stands before the agent: it may soon answer
+        # By who stands before the agent, too: it may soon answer.
+        later = status in (429, 502, 503, 504)
         if told is None and later:
             message = f"what answers at {self.url} cannot now ({message})"
         elif told is None:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import dataclasses
 import os
+import sys
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,7 +254,7 @@ def _where_of_connect(spark: Any) -> str:
     except Exception as error:
         leave_to_the_job(error)
         LOGGER.debug("weir: asking a Connect server", exc_info=error)
-    if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # the server is theirs
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ or "databricks.connect" in sys.modules:
         return f"{here}; docs/start/databricks.md says where they are regulated"
     return (
         f"{here}; give that server {plugin.CONFS[0]}={plugin.NAME}, and the agent beside it "

@@ -67,7 +67,7 @@ _WORD: Final = re.compile(
     r"|client[._-]?assertion|x-honeycomb-team|signature|(?<![a-z])sig(?![a-z])|cookie|jsessionid|authorization"
     r"|auth[._-]?user[._-]?info|(?<=\.)auth(?![\w.\-])|(?<=azure\.)sas(?=\.)"
     r"|(?:master|api|access|account|shared|private|subscription|functions|signing|storage|auth(?:entication)?|sas"
-    r"|ssl|(?:encryption|sse)(?:[._-]?customer)?|(?<![a-z])app(?:lication)?|license|instrumentation|workspace)"
+    r"|ssl|(?:encryption|sse)(?:[._-]?customer)?|app(?:lication)?|license|instrumentation|workspace)"
     r"[._ -]?key(?!gen|size)|(?:insert|ingest(?:ion)?)[._-]?key"
 )
 #: A name that ends so tells of a secret, and is none: its class, its file, how long it holds.
@@ -186,7 +186,7 @@ _SCHEME: Final = re.compile(
     r"|ntlm) +"
 )
 #: A scheme that nobody here knows, or a secret of letters alone: it goes with what follows it.
-_OTHER_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z\-]{1,30} +(?![\w\-]{1,40}=[\"'\w])(?=[^\s\[(])")
+_OTHER_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z\-]{1,30} +(?![\w\-]{1,40}=[\"'\w])(?=\S)")
 #: A line of a trace: no value goes over it.
 _TRACE: Final = re.compile(
     r"\n(?=[ \t]*(?:at |\.{3} \d|Caused by|Suppressed: |File \"|Traceback |\[\.{3}\]"

@@ -288,13 +288,14 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
         said = str(error)
         if isinstance(error, OSError):
             said = f"{error.filename or root}: {error.strerror}"
+        removed = not os.path.lexists(folder)
         try:
             _take_back(root, folder, made)
         except (OSError, CheckpointError):
             left = True  # the journal says what to move back
         else:
-            left = folder.exists()
-        gone = [move.path for move in made if not left and not os.path.lexists(root / move.path)]
+            left = os.path.lexists(folder)
+        gone = [move.path for move in made if removed and not os.path.lexists(root / move.path)]
         after = (
             "some files are still aside: --undo moves them back" if left else "nothing was moved"
         )

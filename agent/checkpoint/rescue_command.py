@@ -92,9 +92,9 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
     if options.apply and plan.moves and not plan.refusals:
         with reported(str(root)):
             journal.sweep(root)
-        unfinished = [
-            found for found in journal.find_rescues(root) if found.waiting and found.moved
-        ]
+            unfinished = [
+                found for found in journal.find_rescues(root) if found.waiting and found.moved
+            ]
         if unfinished and unfinished[-1].waiting == plan.moves:
             journal.resume(root, unfinished[-1])
             moved_to = unfinished[-1].folder
@@ -114,7 +114,7 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
         checkpoint = read_checkpoint(folder, count)
     with reported(address):
         journal.sweep(root)
-    rescues = journal.find_rescues(root)
+        rescues = journal.find_rescues(root)
     newest = rescues[-1] if rescues else None
     refusals = [] if newest is None else _against_undo(checkpoint, newest, options)
     if newest is not None and not refusals:

@@ -523,7 +523,7 @@ def _skipped(checkpoint: Checkpoint, store: StoreClosure, bad: Skipped) -> Findi
             check="state_incomplete",
             severity="warning" if passed else "error",
             evidence=f"{bad.why}. {said}",
-            remedy="none for Spark 4.2, by which the query runs; earlier ones need a savepoint"
+            remedy="none for Spark 4.2, by which the query runs; earlier ones: an older savepoint"
             if passed
             else "start it with Spark 4.2 or later, or from an older savepoint",
         )

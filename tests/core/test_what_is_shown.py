@@ -193,7 +193,9 @@ def test_what_is_found_of_a_history_has_not_arrived(bound: str, arriving: float 
         backlog += 5 - 2
         found = batch(backlog, "exact")
     assert found == pytest.approx(5.0, rel=0.1)
-    assert batch(backlog + 500, "partial") == found  # waits for the next look at all
+    found = batch(backlog + 5_000, "partial")
+    assert found is not None
+    assert found > 10.0, "what is found later has come since"
 
 
 def test_of_a_lower_bound_of_none_a_full_batch_may_have_left_some() -> None:

@@ -181,7 +181,7 @@ def test_an_agent_that_cannot_be_installed_keeps_no_cluster_from_starting(
 ) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name, does in {"cp": "exit 0", "virtualenv": becomes, "python3": becomes}.items():
+    for name, does in {"cp": "exit 0", "virtualenv": becomes, "python3": "exit 1"}.items():
         (tools / name).write_text(f"#!/bin/sh\necho $$ >{tmp_path}/{name}.pid\n{does}\n")
         (tools / name).chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "DB_IS_DRIVER": "TRUE"}

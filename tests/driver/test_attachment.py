@@ -30,6 +30,7 @@ try:
     import tomllib
 except ImportError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef, import-not-found, unused-ignore]
+from tests.parsing import syntax_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -477,7 +478,7 @@ detach()
 def test_a_python_of_pyspark_3_5_can_read_what_says_so(name: str) -> None:
     """It takes 3.8."""
     path = ROOT / "spark_listener" / f"{name}.py"
-    tree = ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
+    tree = syntax_of(path.read_text("utf-8"), feature_version=(3, 8))
     nodes = list(ast.walk(tree))
     hints = [getattr(one, name, None) for one in nodes for name in ("annotation", "returns")]
     unread = {id(part) for hint in hints if hint is not None for part in ast.walk(hint)}

@@ -18,6 +18,7 @@ from agent.export.metrics.row import AGENT_PROCESS
 from agent.service.config import Settings
 from alerts.rules import ALERTS
 from spark_listener.wire import CONTROLS, EVENT_TYPES
+from tests.parsing import syntax_of
 
 if TYPE_CHECKING:
     from agent.export.metrics.row import Metric
@@ -122,7 +123,7 @@ def test_a_formula_is_found_in_two_steps() -> None:
     for one in judged:
         assert one.formula is not None
         module, test = ROOT / one.formula.module, ROOT / one.formula.test
-        assert (ast.get_docstring(ast.parse(module.read_text("utf-8"))) or "").count("\n") > 1
+        assert (ast.get_docstring(syntax_of(module.read_text("utf-8"))) or "").count("\n") > 1
         name = ".".join(module.relative_to(ROOT).with_suffix("").parts)
         package, _, leaf = name.rpartition(".")
         text = test.read_text("utf-8")
@@ -139,7 +140,7 @@ def test_a_formula_is_found_in_two_steps() -> None:
 def _functions(module: Path) -> set[str]:
     """Those of a module, and of its classes as ``Class.method``."""
     found: set[str] = set()
-    for node in ast.parse(module.read_text("utf-8")).body:
+    for node in syntax_of(module.read_text("utf-8")).body:
         if isinstance(node, ast.FunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.ClassDef):

@@ -21,6 +21,7 @@ from agent.core.judge.failure.conditions import (
     kind_in_pyspark,
     place_of_condition,
 )
+from tests.parsing import syntax_of
 
 ROOT = Path(__file__).parents[2]
 KINDS = {*WHATS, "denied", "absent", ""} - {"unknown"}
@@ -112,7 +113,7 @@ def of_pyspark(package: Path) -> dict[str, str]:
         published = json.loads(told.read_text("utf-8"))
     else:  # before 4.0 within a string of the module
         source = (package / "errors/error_classes.py").read_text("utf-8")
-        text = next(one.value for one in ast.parse(source).body if isinstance(one, ast.Assign))
+        text = next(one.value for one in syntax_of(source).body if isinstance(one, ast.Assign))
         published = json.loads(ast.literal_eval(text))
     return {name: " ".join(body["message"]) for name, body in published.items()}
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.parsing import syntax_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 HOW_TO = PAGE.split("\n## How to add ", 1)[1].split("\n## What a change needs", 1)[0]
@@ -67,7 +69,7 @@ def put(tree: Path, one: Example) -> None:
         at = next(n for n in range(at, len(lines)) if lines[n][0] == "|" and lines[n + 1] == "\n")
         lines.insert(at + 1, one.text)
     else:
-        end = end_of(ast.parse(current), one.place)
+        end = end_of(syntax_of(current), one.place)
         line = lines[end.line - 1].encode()
         before_it, behind = line[: end.column - 1].decode(), line[end.column - 1 :].decode()
         comma = "" if before_it.strip() in {"", "("} else ","

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.parsing import syntax_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -37,7 +39,7 @@ def imported_at_once(path: Path, *, types: bool = False) -> set[str]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+    return syntax_of(path.read_text("utf-8"))
 
 
 def named(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
@@ -293,4 +295,4 @@ def test_parts_stand_one_below_the_other() -> None:
     ids=names,
 )
 def test_all_source_is_python_3_10(path: Path) -> None:
-    ast.parse(path.read_text("utf-8"), str(path), feature_version=(3, 10))
+    syntax_of(path.read_text("utf-8"), str(path), feature_version=(3, 10))

@@ -127,7 +127,7 @@ def test_an_order_that_reached_nobody_was_not_done() -> None:
         (302, AgentUnavailable, "is no Weir agent (HTTP 302)"),
         (404, WrongUse, "is no Weir agent (HTTP 404)"),
         (403, WrongUse, "is no Weir agent (HTTP 403)"),
-        (502, AgentUnavailable, "is no Weir agent (HTTP 502)"),
+        (502, AgentUnavailable, "cannot now (HTTP 502)"),
         (429, AgentUnavailable, "cannot now (HTTP 429)"),
         (503, AgentUnavailable, "cannot now (HTTP 503)"),
     ],

@@ -296,10 +296,12 @@ class Clusters:
         wanted = None if query.untold() else known.scaler.wanted
         return ExecutorsLine(known.told.present, wanted, known.bound)
 
-    def keep(self, application_ids: set[str]) -> None:
-        """Forgets all but those of these applications."""
-        for cluster in [one for one in self._known if one[0] not in application_ids]:
-            del self._known[cluster]
+    def keep(self, clusters: set[Cluster]) -> None:
+        """Forgets all but these; of a driver that told no host all of its application."""
+        applications = {application_id for application_id, _ in clusters}
+        for cluster in [*self._known]:
+            if cluster not in clusters and (cluster[1] or cluster[0] not in applications):
+                del self._known[cluster]
 
     def _live(self, cluster: Cluster) -> list[Query]:
         return [

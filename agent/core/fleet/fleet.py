@@ -430,9 +430,10 @@ class Fleet:
         self._turned_away = False
         self._let_go(forgotten)
         lately = self._senders.heard_within(self._policy.forget_seconds, now)
-        heard = {one.application_id for one in lately}
-        self._regroup(self._roster.forget_applications(heard))
-        self._clusters.keep(self._roster.applications() | heard)
+        heard = {(one.application_id, one.listener.host or "") for one in lately}
+        applications = {application_id for application_id, _ in heard}
+        self._regroup(self._roster.forget_applications(applications))
+        self._clusters.keep(heard | {query.cluster for query in self._roster})
         for instance in self._senders.forget_silent(now):
             self._changed.forget(part_of_listener(instance))
         return changed | forgotten

@@ -4,7 +4,7 @@ Nothing in progress names a cluster. But each planning of Spark's sees where the
 lies between what these brokers said before it and what they say after it: a log only grows. Where
 an end keeps lying outside, it is another log's. Where none does, the two cannot be told apart.
 Rows that are gone as of the first look, as all are where another log goes far beyond, are believed
-once an end was seen to lie between what was said first and what is said now.
+once an end was seen among the rows that are kept here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class LogRead(msgspec.Struct):
         self.ends = {**self.ends, **ends}  # one of which no broker answers may come back cut off
         reached = asked.reached(source)
         beyond = any(offset > ends.get(place, offset) for place, offset in reached.items())
-        short_of = any(offset < self.first.get(place, 0) for place, offset in reached.items())
+        short_of = any(
+            reached.get(place, one.earliest) < one.earliest for place, one in held.items()
+        )
         self.doubted = self.doubted and (beyond or short_of)
         self._note_beyond(now, beyond=beyond)
         # An end that stands still may be an old one: AvailableNow looks once for a whole run.

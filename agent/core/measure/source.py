@@ -193,7 +193,7 @@ class Source(msgspec.Struct):
             self._arrive_as_told(said.arrived, planned_time)
         if planned_time is None and said.admitted is not None:
             self.in_hand = said.admitted
-            if said.backlog is not None and not said.partial:
+            if said.backlog is not None and not self._finds_history(said):
                 self._arrive(self.admitted_total + said.admitted + said.backlog, seen)
             self._as_asked()
 
@@ -303,12 +303,16 @@ class Source(msgspec.Struct):
         else:
             self.rows_per_unit += RATIO_GAIN * (seen - self.rows_per_unit)
 
-    def _count_arrivals(self, said: SourceLimit | None, planned_time: float) -> None:
-        """Arrived = admitted so far + backlog, where both are known.
+    def _finds_history(self, said: SourceLimit) -> bool:
+        """Whether what was there before the first whole look is still being found.
 
-        While what was there before is still being found, its growth is no arrival.
+        Its growth is no arrival; what is found later has come since.
         """
-        if said is not None and said.backlog is not None and said.partial:
+        return said.partial and self.arrived_time is None
+
+    def _count_arrivals(self, said: SourceLimit | None, planned_time: float) -> None:
+        """Arrived = admitted so far + backlog, where both are known."""
+        if said is not None and said.backlog is not None and self._finds_history(said):
             return
         if self.backlog is not None:
             seen = planned_time

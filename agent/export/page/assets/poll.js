@@ -29,7 +29,7 @@ export class Unanswered extends Error {}
 async function refusal(response) {
   const told = (await response.json().catch(() => null))?.error?.message;
   if (typeof told === "string" && told !== "") return `the agent says: ${told}`;
-  const later = response.status === 429 || response.status === 503;
+  const later = [429, 502, 503, 504].includes(response.status);
   return `what answers ${later ? "cannot now" : "is no Weir agent"} (HTTP ${response.status})`;
 }
 
@@ -37,8 +37,10 @@ async function get(address) {
   const stop = new AbortController();
   const timer = setTimeout(() => stop.abort(), TIMEOUT_SECONDS * 1000);
   try {
-    const response = await fetch(address, { signal: stop.signal, cache: "no-store", redirect: "manual", headers: { accept: "application/json" } });
-    if (response.type === "opaqueredirect") throw new Unanswered("something in front of the agent asks to log in: reload the page");
+    const options = { signal: stop.signal, cache: "no-store", headers: { accept: "application/json" } };
+    let response = await fetch(address, { ...options, redirect: "manual" });
+    // One within its own site may lead on; a login of another one is blocked, or no JSON.
+    if (response.type === "opaqueredirect") response = await followed(address, options);
     if (response.status === 401) throw new Unanswered("the agent wants a token: reload the page and give it as password");
     if (!response.ok) throw new Unanswered(await refusal(response));
     return await response.json();
@@ -49,6 +51,15 @@ async function get(address) {
   } finally {
     clearTimeout(timer);
   }
+}
+
+async function followed(address, options) {
+  const response = await fetch(address, options).catch((error) => {
+    if (options.signal.aborted) throw error;
+    return null;
+  });
+  if (response?.headers.get("content-type")?.includes("json")) return response;
+  throw new Unanswered("something in front of the agent asks to log in: reload the page");
 }
 
 // The last hours of a query, two minutes a piece; empty where they cannot be had.
