@@ -43,6 +43,8 @@ BATCH_BYTES: Final = 1_000_000
 #: The broker says when a row came: batches are made long before.
 TOPIC_SETTINGS: Final = {"message.timestamp.type": "LogAppendTime"}
 _LZ4: Final = 3
+#: Kafka's codes: it does not know the partition (yet), it does not lead it (yet).
+_NO_LEADER: Final = (3, 6)
 _SEND_SECONDS: Final = 60
 
 
@@ -188,9 +190,22 @@ class Feeder:
             self.arrivals.append(Arrival(now, topic, self._counts[topic], rows))
             self._counts[topic] += rows
         for request in parcel.requests:
-            self._loop.run_until_complete(self._send(request))
+            self._send(request)
 
-    async def _send(self, request: dict[tuple[str, int], tuple[int, bytes]]) -> None:
+    def _send(self, request: dict[tuple[str, int], tuple[int, bytes]]) -> None:
+        """Again what has no leader yet, as a topic that has just been made."""
+        until = time.monotonic() + _SEND_SECONDS
+        while left := self._loop.run_until_complete(
+            self._sent(request, last=time.monotonic() > until)
+        ):
+            request = left
+            time.sleep(TICK_SECONDS)
+
+    async def _sent(
+        self, request: dict[tuple[str, int], tuple[int, bytes]], *, last: bool
+    ) -> dict[tuple[str, int], tuple[int, bytes]]:
+        """What is left of it. Raises RuntimeError where it is not to be sent again."""
+        left: dict[tuple[str, int], tuple[int, bytes]] = {}
         topics: dict[str, list[tuple[int, bytes]]] = {}
         for (topic, partition), (_, batch) in request.items():
             topics.setdefault(topic + self._suffix, []).append((partition, batch))
@@ -201,12 +216,16 @@ class Feeder:
             topic = name.removesuffix(self._suffix)
             for partition, error, offset, *_ in partitions:
                 wanted = self._offsets[topic, partition]
+                if error in _NO_LEADER and not last:
+                    left[topic, partition] = request[topic, partition]
+                    continue
                 if error or offset != wanted:
                     raise RuntimeError(
                         f"{name}/{partition}: {for_code(error).__name__}, offset {offset}, "
                         f"not {wanted}"
                     )
                 self._offsets[topic, partition] += request[topic, partition][0]
+        return left
 
     def ends(self) -> dict[str, dict[int, int]]:
         """By topic and partition, the offset of the next row."""
