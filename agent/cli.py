@@ -782,11 +782,13 @@ def _order(
         _fail(str(error), 2)
     except AgentUnavailable as error:
         _fail(str(error), 1)
-    for one in done.get("orders", []):
-        names = "/".join(label(str(one.get(key))) for key in ("application", "query"))
-        note = f" ({first_line(str(one['note']))})" if one.get("note") else ""
-        typer.echo(f"{names}: {label(str(one.get('what')))}{note}")
-    _say(f"weir: told the agent at {client.url}")  # WEIR_AGENT_URL may have named it long ago
+    try:
+        for one in done.get("orders", []):
+            names = "/".join(label(str(one.get(key))) for key in ("application", "query"))
+            note = f" ({first_line(str(one['note']))})" if one.get("note") else ""
+            typer.echo(f"{names}: {label(str(one.get('what')))}{note}")
+    finally:  # it was done, whoever reads that
+        _say(f"weir: told the agent at {client.url}")  # WEIR_AGENT_URL may have named it long ago
 
 
 def _readings(query: str) -> list[tuple[str, str]]:

@@ -288,19 +288,25 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
         said = str(error)
         if isinstance(error, OSError):
             said = f"{error.filename or root}: {error.strerror}"
-        removed = not os.path.lexists(folder)
         try:
             _take_back(root, folder, made)
         except (OSError, CheckpointError):
             left = True  # the journal says what to move back
         else:
             left = os.path.lexists(folder)
-        gone = [move.path for move in made if removed and not os.path.lexists(root / move.path)]
+        gone = [
+            move.path
+            for move in made
+            if not os.path.lexists(root / move.path)
+            and not os.path.lexists(folder / _FILES / move.path)
+        ]
         after = (
             "some files are still aside: --undo moves them back" if left else "nothing was moved"
         )
         if gone:
-            after = f"{folder} was removed meanwhile, and with it {', '.join(gone)}: restore them"
+            after = (
+                f"gone meanwhile, from {root} and from {folder}: {', '.join(gone)}; restore them"
+            )
         raise CheckpointError(f"{said}; {after}") from None
 
 

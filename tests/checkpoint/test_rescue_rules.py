@@ -918,14 +918,18 @@ def test_what_is_not_known_to_be_back_holds_up_what_is_to_go_back_after_it(tmp_p
     assert all((root / move.path).exists() for move in wanted.moves)
 
 
-def test_files_that_went_with_a_rescues_folder_are_named(tmp_path):
+@pytest.mark.parametrize("left", [False, True])
+def test_files_that_went_with_a_rescues_folder_are_named(tmp_path, left):
     root = checkpoint(tmp_path)
 
     def remove(step):
         if step == "move offsets/3":
-            shutil.rmtree(next(root.glob(".weir-rescue-*")))
+            folder = next(root.glob(".weir-rescue-*"))
+            shutil.rmtree(folder)
+            if left:  # as by one who has not come to it yet
+                folder.mkdir()
 
-    with pytest.raises(CheckpointError, match=r"was removed meanwhile, and with it .*: restore"):
+    with pytest.raises(CheckpointError, match=r"gone meanwhile, from .*: .*; restore them"):
         journal.apply_plan(root, plan(root), now=1e9, on_step=remove)
 
 

@@ -1599,4 +1599,5 @@ def test_a_query_whose_source_is_limited_in_a_newer_driver_s_unit_is_followed_an
     (source,) = view.sources
     assert (view.up, source.backlog, source.control, source.granted) == (True, None, "advice", None)
     assert "splits" in source.note
+    assert not source.limit_known
     assert world.fleet._roster[KEY].totals.rows == (25 if before else 20) * 500

@@ -147,3 +147,28 @@ def test_of_several_runs_before_the_last_one_is_known(*, parked: bool) -> None:
     found = known(world)
     assert found.pop("orders-2") == (True, False, 40), "of the second and the third"
     assert all(stopped for _, stopped, _ in found.values()), found
+
+
+def test_what_a_hand_ordered_stays_its_own_beside_one_that_has_the_new_name() -> None:
+    world = World(POLICY)
+    begin(world, 1, after_seconds=0.0)
+    world.fleet.control("orders-1", "orders", Order(mode="off", who="kim"), world.now)
+    world.send(world.driver.terminated())
+    begin(world, 2, after_seconds=60.0, place="s3a://bucket/other", query_id="q-2")
+    limit = Order(limit=7, unit="rows", who="lee")
+    world.fleet.control("orders-2", "orders", limit, world.now)
+    beside = world.driver
+    driver = world.driver = Driver(
+        application="orders-2",
+        application_id="spark-3",
+        instance="listener-3",
+        run_id="r-3",
+        time=beside.time + 1.0,
+    )
+    world.send(driver.started(checkpointLocation=PLACE))
+    (name,) = [view.application for view in world.fleet.views(world.now) if view.mode == "off"]
+    view = world.view((name, "orders"))
+    assert name != "orders-2"
+    assert view.manual_limit is None
+    assert view.mode_by is not None
+    assert view.mode_by.who == "kim"

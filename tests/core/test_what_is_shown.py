@@ -193,6 +193,9 @@ def test_what_is_found_of_a_history_has_not_arrived(bound: str, arriving: float 
         backlog += 5 - 2
         found = batch(backlog, "exact")
     assert found == pytest.approx(5.0, rel=0.1)
+    for again in range(50, backlog // 2, 50):  # by a driver's next process
+        found = batch(again, "partial")
+        assert found == pytest.approx(5.0, rel=0.1)
     found = batch(backlog + 5_000, "partial")
     assert found is not None
     assert found > 10.0, "what is found later has come since"

@@ -8,7 +8,7 @@ import termios
 
 import pytest
 
-from agent.export.terminal.keys import Keyboard, parse_keys
+from agent.export.terminal.keys import MOST_PASTED, Keyboard, parse_keys
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,13 @@ def test_the_terminal_is_put_back_even_after_a_failure() -> None:
                     assert keyboard.wait(0.2) == []
                 os.write(ours, b"~j")
                 assert keyboard.wait(2) == ["paste why", "j"]
+                for part in (b"\x1b[200~", *100 * [b"q" * 1000], b"\x1b[2"):
+                    os.write(ours, part)
+                    assert keyboard.wait(0.2) == []
+                    assert len(keyboard._rest) <= MOST_PASTED
+                os.write(ours, b"01~j")
+                [pasted, key] = keyboard.wait(2)
+                assert (pasted[:9], key) == ("paste qqq", "j")
                 raise RuntimeError
             assert termios.tcgetattr(stream) == before
     finally:

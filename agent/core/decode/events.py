@@ -118,6 +118,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     observed_time: float | None = None
     backlog_bound: str = "exact"
     partial: bool = False  # the bound grows while what was there before is found
+    unit_known: bool = True  # False: of a newer driver's, of which no figure is understood
     control: str = "live"
     source_class: str = ""
     identity: str = ""
@@ -607,6 +608,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 SourceLimit(
                     source=source,
                     unit="rows",
+                    unit_known=False,
                     control="advice",
                     source_class=_text(item.get("source_class"))[:200],
                     identity=_text(item.get("identity"))[:100],

@@ -317,14 +317,15 @@ class Fleet:
         """Whom an event is about, and its time by a clock that is never set."""
         # Drivers keep their newest heartbeat alone, so what one says is so now.
         beats = isinstance(event.body, HeartbeatEvent) and not said.of_log
-        query, moved, created, beside = self._roster.find(application, subject, now, beats=beats)
+        found = self._roster.find(application, subject, now, beats=beats)
+        query, moved, created, renamed, beside = found
         if not query.application_label:  # saved by an agent before this version
             query.application_label = label(application.name)
-        if created:
+        if created or renamed:
             orders.greet(self._agent.standing, query, self._policy)
-            if beside is not None:
-                query.orders.follow(beside.orders)
-                query.orders.borrowed = True
+        if created and beside is not None:
+            query.orders.follow(beside.orders)
+            query.orders.borrowed = True
         if moved:
             self._regroup({query.run.application_id, *moved})
             self._agent.totals.name_collisions += beside is not None

@@ -56,6 +56,7 @@ class Found(NamedTuple):
     query: Query
     moved: frozenset[str] = frozenset()  # applications: who is in them has changed by it
     created: bool = False  # never heard of
+    renamed: bool = False  # known of an application of another name, and its orders with it
     beside: Query | None = None  # the live query that has its name: it got one made for it
 
 
@@ -381,13 +382,14 @@ class Roster:
             if second is not None and second is not present:
                 self._move(second, wanted, now)
                 present = second
-        created = present is None
+        created, renamed = present is None, False
         if present is None:
             if len(self._queries) >= self._policy.max_queries:
                 raise RosterFull
             present = self.parked.take(wanted)
             if present is None:
                 present = self._of_another_name(subject, wanted, now)
+                created, renamed = present is None, present is not None
             if present is None:
                 present = Query(application=wanted[0], query=wanted[1], name_label=named)
             self._queries[wanted] = present
@@ -395,7 +397,7 @@ class Roster:
         moved = {application.id, present.run.application_id or application.id}
         present.aside = first is not None
         present.application_label = label(application.name)
-        return Found(present, frozenset(moved), created=created, beside=first)
+        return Found(present, frozenset(moved), created, renamed, beside=first)
 
     def _of_another_name(self, subject: Named, wanted: Key, now: float) -> Query | None:
         """What is known of the checkpoint of a start, where its last run's application is over.

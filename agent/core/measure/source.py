@@ -177,7 +177,7 @@ class Source(msgspec.Struct):
         if self.would_be and self.limit_known and said.in_force != self.limit:
             self.withdraw()  # it started from a limit that is no longer in force
         self.limit = said.in_force
-        self.limit_known = True
+        self.limit_known = said.unit_known
         seen = said.observed_time if said.observed_time is not None else planned_time
         if seen is None:
             return
@@ -193,8 +193,10 @@ class Source(msgspec.Struct):
             self._arrive_as_told(said.arrived, planned_time)
         if planned_time is None and said.admitted is not None:
             self.in_hand = said.admitted
-            if said.backlog is not None and not self._finds_history(said):
-                self._arrive(self.admitted_total + said.admitted + said.backlog, seen)
+            if said.backlog is not None:
+                total = self.admitted_total + said.admitted + said.backlog
+                if not self._finds_history(said, total):
+                    self._arrive(total, seen)
             self._as_asked()
 
     def read(
@@ -303,16 +305,17 @@ class Source(msgspec.Struct):
         else:
             self.rows_per_unit += RATIO_GAIN * (seen - self.rows_per_unit)
 
-    def _finds_history(self, said: SourceLimit) -> bool:
-        """Whether what was there before the first whole look is still being found.
+    def _finds_history(self, said: SourceLimit, total: float) -> bool:
+        """Whether what was there at the first whole look is still being found, or is again.
 
-        Its growth is no arrival; what is found later has come since.
+        Its growth is no arrival; what is found beyond it has come since.
         """
-        return said.partial and self.arrived_time is None
+        return said.partial and (self.arrived_time is None or total < self.arrived)
 
     def _count_arrivals(self, said: SourceLimit | None, planned_time: float) -> None:
         """Arrived = admitted so far + backlog, where both are known."""
-        if said is not None and said.backlog is not None and self._finds_history(said):
+        waits = None if said is None else said.backlog
+        if said is not None and self._finds_history(said, self.admitted_total + (waits or 0)):
             return
         if self.backlog is not None:
             seen = planned_time
@@ -321,6 +324,7 @@ class Source(msgspec.Struct):
             self._arrive(self.admitted_total + self.backlog, seen)
         elif (
             said is not None
+            and said.unit_known
             and said.limit is None
             and self.admitted is not None
             and (not self.source_class or reads_all(self.source_class))

@@ -44,8 +44,8 @@ MARK_PASTES: Final = "\x1b[?2004h"
 MARK_NO_PASTES: Final = "\x1b[?2004l"
 _PASTE_BEGINS: Final = "\x1b[200~"
 _PASTE_ENDS: Final = "\x1b[201~"
-#: Characters of a paste whose end is waited for: more than any name has.
-MOST_PASTED: Final = 65_536
+#: Characters of a paste that are kept while its end is waited for: more than any name has.
+MOST_PASTED: Final = 4096
 _HALF_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;<?]*\Z")
 
 
@@ -86,7 +86,7 @@ def parse_keys(text: str) -> list[str]:
 def _whole(text: str) -> int:
     """How much of it are whole keys: a paste, or its mark, may end with the next read."""
     begins = text.rfind(_PASTE_BEGINS)
-    if begins >= 0 and _PASTE_ENDS not in text[begins:] and len(text) - begins < MOST_PASTED:
+    if begins >= 0 and _PASTE_ENDS not in text[begins:]:
         return begins
     half = _HALF_SEQUENCE.search(text)
     return len(text) if half is None else half.start()
@@ -160,4 +160,6 @@ class Keyboard:
         text = self._rest + self._decoder.decode(data)
         whole = _whole(text)
         self._rest = text[whole:]
+        if len(self._rest) > MOST_PASTED:  # its end may be half there
+            self._rest = self._rest[: MOST_PASTED // 2] + self._rest[-len(_PASTE_ENDS) :]
         return parse_keys(text[:whole])

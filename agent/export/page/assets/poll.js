@@ -58,7 +58,7 @@ async function followed(address, options) {
     if (options.signal.aborted) throw error;
     return null;
   });
-  if (response?.headers.get("content-type")?.includes("json")) return response;
+  if (response?.status >= 500 || response?.headers.get("content-type")?.includes("json")) return response;
   throw new Unanswered("something in front of the agent asks to log in: reload the page");
 }
 
