@@ -42,11 +42,11 @@ import os
 from spark_listener import beyond
 from spark_listener.driver import Driver
 watch, tried = Driver.watch, []
-def watches(driver, session, *, control):
+def watches(driver, session, **how):
     tried.append(session)
     if len(tried) == 1:
         raise ConnectionError
-    watch(driver, session, control=control)
+    watch(driver, session, **how)
     print("watched", flush=True)
 Driver.watch = watches
 beyond._end_with_the_agent = lambda: None
