@@ -154,9 +154,10 @@ def _live(console: Console, poller: Poller, orders: Orders) -> int:
             latest = poller.latest()
             if latest is not None:
                 # Without figures there is nothing to pause.
-                pictured = shown if shown is not None and shown[0].time > 0 else None
-                stays = selection.paused and pictured is not None
-                shown = _paused(pictured, latest) if stays and pictured is not None else latest
+                if selection.paused and shown is not None and shown[0].time > 0:
+                    shown = _paused(shown, latest)
+                else:
+                    shown = latest
             snapshot, now = shown or (Snapshot(time=time.time(), views=[]), time.time())
             listed = [entry.key for entry in arrange(aged(snapshot, now), selection)]
             if selection.key is None and listed and selection.open:
