@@ -17,6 +17,7 @@ import structlog
 
 from agent.core.decode.events import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent
 from agent.core.fleet import Fleet, Order, OrderRecord, Receipt, UnknownQuery
+from agent.core.fleet.saved import AGENT_PART
 from agent.core.fleet.senders import LOG_INSTANCE
 from agent.service.history import POINTS, History, Piece
 from agent.service.log import Rarely
@@ -43,6 +44,10 @@ LATER_REASON: Final = (
     "a later version saved the state, and not all that was ordered can be read in it: nothing is "
     "regulated until somebody orders a mode (weir mode on or off)"
 )
+DAMAGED_REASON: Final = (
+    "the saved state is damaged, and what was ordered of all queries cannot be read in it: nothing "
+    "is regulated until somebody orders a mode (weir mode on or off)"
+)
 _log = structlog.get_logger("state")
 
 
@@ -60,9 +65,9 @@ class Keeper:
     def __init__(self, policy: Policy, store: Store, *, started_time: float) -> None:
         """Takes up what the store holds; sets it aside where it was read and none is of use.
 
-        Of what a later version saved the orders; where not all of them can be read, all is in
-        dry-run until somebody orders a mode: a switch that a person turned may be among them.
-        Raises StoreFailed where it was not read.
+        Of what a later version saved the orders. Where not all that was ordered of all queries can
+        be read, all is in dry-run until somebody orders a mode: a switch that a person turned may
+        be among it. Raises StoreFailed where it was not read.
         """
         self._policy = policy
         self._store = store
@@ -84,6 +89,9 @@ class Keeper:
             store.abandon_contents(str(error))
             self.orders.clear()
             self.fleet, self.restored_parts = Fleet(policy, started_time=started_time), 0
+        lost = store.damage or self.fleet.unreadable.get(AGENT_PART)
+        if lost is not None:
+            self._begin_in_doubt(DAMAGED_REASON, lost)
         self.fleet.wake()
 
     def receive(self, request: Request, now: float) -> Receipt:
@@ -246,6 +254,13 @@ class Keeper:
             _log.error(LATER_REASON, schema=later_schema, cause=unread)
         changes = [change for change in fleet.changes() if change.data is not None]
         self._store.begin_anew(changes, {_ORDERS_MARK: msgspec.json.encode(list(self.orders))})
+
+    def _begin_in_doubt(self, reason: str, cause: str) -> None:
+        """Regulates nothing, and saves that as soon as anything can be saved."""
+        order, now = Order(who="weir", mode="dry-run", reason=reason), self._started_time
+        self.orders.extend(self.fleet.control("*", "*", order, now))
+        self._unsaved.append(("*", "*", order, now))
+        _log.error(reason, cause=cause)
 
     def _put_back(self) -> None:
         """The fleet as the disk has it. Raises StoreFailed, and is behind, where reading fails."""

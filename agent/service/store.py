@@ -58,13 +58,15 @@ class Store:
         """Raises StoreInUse, StoreUnusable.
 
         ``set_aside`` says where a file is now that was unreadable, or a copy of a later version's;
-        ``later_schema``: such a one is open, and nothing may be written before ``begin_anew``.
+        ``damage``: what was wrong with one that most likely was ours; ``later_schema``: a later
+        version's is open, and nothing may be written before ``begin_anew``.
         """
         self._directory = directory
         self._durability = durability
         self._lock: int | None = None
         self._opened: tuple[int, int] | None = None  # the file, whatever is at its path by now
         self.set_aside: tuple[Path, str] | None = None
+        self.damage: str | None = None
         self.later_schema: int | None = None
         if directory is None:
             self.path: Path | None = None
@@ -220,6 +222,7 @@ class Store:
             return
         self._database.close()
         self._set_aside(self.path, why)
+        self.damage = why
         self._database = self._open()
 
     def close(self) -> None:
@@ -241,6 +244,8 @@ class Store:
             if isinstance(error, sqlite3.Error) and not _is_damage(error):
                 raise
             self._set_aside(path, str(error))
+            if not isinstance(error, _Foreign):
+                self.damage = str(error)
             return self._open()
 
     def _open(self) -> sqlite3.Connection:

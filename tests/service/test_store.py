@@ -22,7 +22,13 @@ from agent.core.judge import attention
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.config import ConfigError, Settings
 from agent.service.history import POINTS
-from agent.service.keeper import UNSAVED_NOTE, FleetFull, Keeper, StateUnavailable
+from agent.service.keeper import (
+    DAMAGED_REASON,
+    UNSAVED_NOTE,
+    FleetFull,
+    Keeper,
+    StateUnavailable,
+)
 from agent.service.recorder import Recorder
 from agent.service.run import _keeper, _store
 from agent.service.store import SCHEMA_VERSION, Store, StoreFailed, StoreInUse, StoreUnusable
@@ -375,7 +381,8 @@ def test_of_a_state_with_one_part_that_cannot_be_read_all_others_are_kept(
         one = keeper(store)
     assert [line["part"] for line in logged if line["log_level"] == "error"] == [damaged]
     assert store.set_aside is None
-    assert one.fleet.mode == ("on" if kind == "agent" else "off")
+    # What was ordered of all stands in the agent's own part, and is not known without it.
+    assert one.fleet.mode == ("dry-run" if kind == "agent" else "off")
     known = [("orders", "query-1")] if kind.startswith("query") else one.fleet.keys()
     assert one.fleet.keys() == known
     assert {one.fleet.view(key, NOW).mode for key in known} == {"off"}
@@ -630,6 +637,51 @@ def test_a_directory_that_is_removed_under_a_running_agent_is_noticed(
     again = keeper(Store(folder))
     assert again.fleet.mode == "off"
     again.close(NOW + 8)
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_after_a_damaged_state_nothing_is_regulated_until_somebody_says_so(
+    tmp_path: Path, *, read: bool
+) -> None:
+    """Whether SQLite finds the damage as the file is opened, or the parts in it are of no use."""
+    store = Store(tmp_path)
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    one.control("*", "*", Order(who="kim", mode="off"), NOW)
+    if read:
+        store.write([Change(part.part, b"\xc1") for part in store.load()])
+    one._store.close()
+    if not read:
+        path = tmp_path / "state.sqlite"
+        path.write_bytes(b"\0" * path.stat().st_size)
+    one = keeper(Store(tmp_path))
+    assert one.fleet.mode == "dry-run"
+    (order,) = one.orders
+    assert (order.who, order.reason) == ("weir", DAMAGED_REASON)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    assert one.fleet.view(("orders", "query-0"), NOW).mode == "dry-run"
+    one._store.close()  # as one that is killed
+    one = keeper(Store(tmp_path))
+    assert one.fleet.mode == "dry-run"
+    assert len(one.orders) == 1  # once
+    one.control("*", "*", Order(who="kim", mode="on"), NOW)
+    one.close(NOW)
+    again = keeper(Store(tmp_path))
+    assert again.fleet.mode == "on"
+    again.close(NOW)
+
+
+def test_another_programs_file_holds_no_orders(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "state.sqlite")
+    database.execute("CREATE TABLE t (x)")
+    database.commit()
+    database.close()
+    store = Store(tmp_path)
+    one = keeper(store)
+    assert store.set_aside is not None
+    assert one.fleet.mode == "on"
+    assert not one.orders
+    one.close(NOW)
 
 
 @pytest.mark.parametrize("noticed", [False, True])

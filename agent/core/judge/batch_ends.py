@@ -37,7 +37,8 @@ _COUNTED: Final = Finding(
     "its runs end by themselves, and under limits have more batches: code of the job's that asks "
     "afterwards what was read finds the last batch in lastProgress, and the last 100 at most in "
     "recentProgress",
-    "nothing, where no code asks; else count in a listener, or what was written",
+    "nothing, where no code asks; else count what was written, or in a listener, which hears of "
+    "the last batch before onQueryTerminated, and may be long after the run is over",
 )
 
 
