@@ -28,6 +28,7 @@ _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAl
 _COUNT_FAILURES: Final = ("KubernetesClusterSchedulerBackend", "scheduler.cluster.Yarn")
 _MOST_FAILURES: Final = ("spark.executor.maxNumFailures", "spark.yarn.max.executor.failures")
 _ALLOCATOR: Final = "spark.kubernetes.allocation.pods.allocator"
+_MOST_PODS: Final = "spark.kubernetes.allocation.maximum"
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
 #: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime). So
 #: long, too, others may be there than were asked for, before that is asked for again.
@@ -107,6 +108,12 @@ class Executors:
             return (
                 f"{_ALLOCATOR} is {allocator}: fewer would end executors that work; "
                 "leave it direct to let Weir ask"
+            )
+        # Of pods made in all its life (SPARK-53907): those that come in place of lost ones, too.
+        if "Kubernetes" in kind and str(conf.get(_MOST_PODS, "")).strip():
+            return (
+                f"{_MOST_PODS} is set: executors that come and go use up the pods that the job may "
+                "make in all its life; leave it unset to let Weir ask"
             )
         counted = any(one in kind for one in _COUNT_FAILURES)
         if counted and not any(str(conf.get(key, "")).strip() for key in _MOST_FAILURES):

@@ -44,27 +44,28 @@ class Pid(Static):
         self._delay_seconds = 0.0
 
     def ended(self, attempt: Attempt) -> None:
-        """As each completed batch does in Spark."""
+        """As each completed batch does in Spark: the first one publishes no rate."""
         if attempt.killed or attempt.rows == 0:
             return
         interval = self._target_seconds
         processed = attempt.rows / attempt.seconds
-        if self._rate is None:
-            self._rate = processed
-        else:
-            error = self._rate - processed
+        before, self._rate = self._rate, processed
+        if before is not None:
+            error = before - processed
             behind = self._delay_seconds * processed / interval
-            rate = self._rate - self.PROPORTIONAL * error - self.INTEGRAL * behind
+            rate = before - self.PROPORTIONAL * error - self.INTEGRAL * behind
             self._rate = max(rate, self.MINIMUM_ROWS_PER_SECOND)
+            self.limit_rows = max(1, round(self._rate * interval))
         self._delay_seconds = max(0.0, self._delay_seconds + attempt.seconds - interval)
-        self.limit_rows = max(1, round(self._rate * interval))
 
 
 class Flip183(Static):
-    """Flink's buffer debloating on rows: throughput times target, smoothed, at most doubled.
+    """Flink's buffer debloating on rows: throughput times target, smoothed.
 
     As ``BufferDebloater`` and ``BufferSizeEMA`` do it: the wanted size is bounded by twice the
-    last one, then averaged into it; the outcome is announced when it has moved by a quarter.
+    last one, then averaged into it; the outcome is announced when it has moved by a quarter. Flink
+    takes a sample each 200 ms, by default 20 into the average, so each with a weight of 2/21; a
+    batch is a sample here, and with that weight the rule would take tens of them to follow.
     """
 
     WEIGHT: Final = 0.3

@@ -257,7 +257,7 @@ def section(rows: list[Row], seeds: int) -> str:
         f"Each controller gets the same simulated query under {len(rows)} kinds of load. On"
         f" {len(good)} of the {len(judged)} where the target can be kept and a limit matters, Weir"
         " keeps at least as many batches within 30 % of the target as the fixed limit that commits"
-        " most, chosen in hindsight, Spark's DStreams PID and FLIP-183's own rule; on"
+        " most, chosen in hindsight, Spark's DStreams PID and FLIP-183's rule; on"
         f" {len(ahead)} of them at least as many as the fixed limit that keeps most, chosen in"
         " hindsight too, whatever it commits. The oracle is Weir's own rule, told the true costs of"
         " the moment: what is missed against it is what had to be learned. What is missed, and why,"

@@ -15,7 +15,9 @@ least of two kinds of schedule whose rows wait no longer than its own, by p95:
 - ``spark``: dynamic allocation, which asks for more while tasks wait and lets go of what idles.
 - ``amadeus``: one more where the smoothed batch takes over the interval, one less below .75 of it
   (the elastic scaling of Amadeus; Spark's own for DStreams has .9 and .3).
-- ``flink``: the formula of FLIP-271, utilization of .7 with a band of .3, a window of 5 minutes.
+- ``flink``: the formula of FLIP-271 as it first came, utilization of .7 with a band of .3, a
+  window of 5 minutes, half an hour to catch up in; without what came later: time for the restart,
+  and an hour before fewer are taken.
 
 The latter three run without limits, as they know of none.
 """
@@ -185,10 +187,12 @@ class Flink(Rule):
         present = attempt.ran.executors
         rate = rows / busy / present  # of one executor
         left = attempt.backlog_rows
-        wanted = max((rows + left - self._window[0].backlog_rows) / whole, 0.0) + left / 1800.0
-        if 0.4 <= wanted / (rate * present) <= 1.0:
+        coming = max((rows + left - self._window[0].backlog_rows) / whole, 0.0)
+        # What waits is caught up with beside what comes, which alone is held to a utilization.
+        late = left / 1800.0
+        if late + coming / 1.0 <= rate * present <= late + coming / 0.4:
             return
-        number = min(max(math.ceil(wanted / (0.7 * rate)), 1), MOST)
+        number = min(max(math.ceil((late + coming / 0.7) / rate), 1), MOST)
         if number != self.executors:
             self.executors, self._changed, self._window = number, now, []
 

@@ -467,6 +467,16 @@ def test_where_failed_executors_end_the_job_none_is_asked_for_until_it_says_how_
     assert bench.spark.totals == [10, 10]
 
 
+def test_pods_that_a_job_may_make_in_all_its_life_are_left_to_it() -> None:
+    conf = {"spark.executor.maxNumFailures": "200", "spark.kubernetes.allocation.maximum": "100"}
+    bench = Bench(**conf)
+    bench.spark.backend = _OF + "k8s.KubernetesClusterSchedulerBackend"
+    executors = bench.another()
+    assert "leave it unset to let Weir ask" in executors.standing()["note"]
+    executors.ask(10)
+    assert bench.spark.totals == []
+
+
 @pytest.mark.parametrize("allocator", ["statefulset", "deployment", "com.example.Allocator"])
 def test_no_set_of_pods_is_made_smaller_as_that_ends_some_at_once(allocator: str) -> None:
     bench = Bench(**{"spark.executor.maxNumFailures": "200"})

@@ -43,8 +43,8 @@ def test_flip183_smooths_bounds_and_announces_by_a_quarter():
 
 def test_pid_is_sparks_with_its_defaults():
     pid = Pid(1000, 5.0)
-    pid.ended(attempt_of(10_000, 10.0))  # the first sets the rate: 1000/s; 5 s behind now
-    assert pid.limit_rows == 5000
+    pid.ended(attempt_of(10_000, 10.0))  # the first sets the rate: 1000/s, and publishes none
+    assert pid.limit_rows == 1000
     pid.ended(attempt_of(5000, 4.0))  # 1250/s; error -250; behind 5 s * 1250 / 5 = 1250
     assert pid.limit_rows == round((1000 + 250 - 0.2 * 1250) * 5)
     pid.ended(attempt_of(1, 100.0))  # the floor of 100 rows/s

@@ -5,7 +5,7 @@ and what waits is caught up with in the stated time; never more than tasks, the 
 what more slots were seen to bring can use. As in Flink's autoscaler (FLIP-271) the number follows
 from measured capacity and not from steps, so that what is on its way is not asked for twice; down
 goes the largest number of a quiet time (the stabilization window of Kubernetes' autoscaler), and at
-once what was seen to bring nothing (FLIP-271's effectiveness detection).
+once what was seen to bring nothing (where FLIP-271's effectiveness detection asks for no more).
 """
 
 from __future__ import annotations
