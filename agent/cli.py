@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import signal
 import sys
@@ -705,6 +706,8 @@ def main() -> None:
     Where the reader of its output has left, as ``head`` does, it ends by SIGPIPE, as others do: the
     code would tell of a check that was not printed. A full disk is one line, and code 1.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # where a locale has no such sign, ? stands for it
     try:
         code = _run()
         if sys.stdout is not None:

@@ -60,7 +60,10 @@ def run_top(
     file = output or sys.stdout
     if isinstance(file, io.TextIOWrapper):
         file.reconfigure(errors="replace")  # where a locale has no such sign, ? stands for it
-    console = _PipeConsole(file=file, highlight=False)
+    # FORCE_COLOR and TTY_COMPATIBLE would make rich take a pipe or a file for a terminal.
+    console = _PipeConsole(
+        file=file, highlight=False, force_terminal=None if file.isatty() else False
+    )
     screen = console.is_terminal and not console.is_dumb_terminal
     with AgentClient(settings) as client:
         try:

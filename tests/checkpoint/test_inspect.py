@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import zipfile
 
@@ -642,3 +643,22 @@ def test_offsets_of_a_log_service_are_not_taken_for_kafka_s():
     """Alibaba's LogHub: project, store and shard, each with a time."""
     assert source_kind({"project#store": {"0": 1409569200}}) == "other"
     assert source_kind({"store": {"0": 1409569200}}) == "kafka"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("command", [("checkpoint", "inspect"), ("checkpoint", "audit")])
+def test_a_locale_without_its_signs_takes_no_finding_away(tmp_path, encoding, command):
+    """What is told of a checkpoint that is not sound has an arrow before what to do."""
+    folder = checkpoint(tmp_path)
+    (folder / "metadata").unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "agent.cli", *command, folder],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        check=False,
+        timeout=60,
+    )
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == 1
+    assert b"metadata" in done.stdout
+    assert b"? " in done.stdout

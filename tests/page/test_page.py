@@ -138,11 +138,11 @@ def test_plots_speak_for_themselves(open_page: Callable[..., Watched]) -> None:
     row = open_query(page, "enrich")
     spoken = row.locator(".plot svg").evaluate_all("all => all.map((o) => o.ariaLabel)")
     assert len(spoken) == 4
-    assert spoken[0].startswith("Batch time: last ")
+    assert re.match(r"Batch time: [0-9.]+ s, highest ", spoken[0])
     assert spoken[0].endswith(", target 5 s, deadline 1 min")
     assert "over 46 batches" in spoken[0]
-    assert spoken[1] == "Backlog: last 445k rows, highest 445k rows, over 46 batches"
-    assert spoken[2].startswith("Limit: last 27.5k rows")
+    assert spoken[1] == "Backlog: 454k rows, highest 454k rows, over 46 batches", "of now"
+    assert spoken[2].startswith("Limit: 27.5k rows")
     assert row.locator('[data-plot="batch"] rect.bar').count() >= 46
     assert row.locator('[data-plot="batch"] line.target').count() == 1
 
@@ -659,10 +659,54 @@ def test_filter_and_levels(open_page: Callable[..., Watched], fleet: FleetServer
     page.locator("#level-pressured").click()
     assert names(page) == ["dedupe"]
     assert page.locator("#level-pressured").get_attribute("aria-pressed") == "true"
+    mark = "getComputedStyle(document.getElementById('level-pressured'), '::before').content"
+    assert page.evaluate(mark) == '"✓"', "not by a colour alone"
+    page.wait_for_function("() => spoken.textContent === '1 of 13 queries shown.'")
     page.locator("#filter").fill("nothing like this")
     assert "No query matches." in page.locator(".waiting").inner_text()
+    page.wait_for_function("() => spoken.textContent === '0 of 13 queries shown.'")
     page.locator("#show-all").click()
     assert len(names(page)) == 13
+
+
+def test_a_query_that_turns_red_is_said(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    """Also where a filter hides it."""
+    fleet.show([made.view("calm"), made.view("other")])
+    page = open_page().page
+    page.wait_for_selector(".query[data-level]")
+    page.locator("#filter").fill("other")
+    page.wait_for_function("() => spoken.textContent === '1 of 2 queries shown.'")
+    (hung,) = [view for view in made.everything() if view.query == "sessions"]
+    fleet.show([hung, made.view("other")])
+    page.wait_for_function("() => spoken.textContent.startsWith('sessions: ')", timeout=10_000)
+
+
+def test_of_a_batch_that_hangs_the_plot_says_what_it_shows(
+    open_page: Callable[..., Watched],
+) -> None:
+    page = open_page(height=2600).page
+    row = open_query(page, "sessions")
+    shown, said = row.locator("[data-plot=batch]").evaluate(
+        "o => [o.querySelector('.plot-now').textContent, o.querySelector('svg').ariaLabel]"
+    )
+    assert shown.endswith(" and running")
+    highest = shown.removesuffix(" and running")
+    assert said.startswith(f"Batch time: {shown}, highest {highest}, over ")
+
+
+def test_what_has_the_focus_is_never_below_the_head(open_page: Callable[..., Watched]) -> None:
+    page = open_page(height=700, width=700).page
+    page.wait_for_selector(".query[data-level]")
+    page.locator(".toggle").last.focus()
+    for _ in range(12):
+        page.keyboard.press("k")
+        space = page.evaluate(
+            "document.activeElement.getBoundingClientRect().top"
+            " - head.getBoundingClientRect().bottom"
+        )
+        assert space >= 0
 
 
 def test_keyboard_alone(open_page: Callable[..., Watched]) -> None:

@@ -259,9 +259,15 @@ def test_an_agent_that_hangs_does_not_hold_the_keyboard() -> None:
             terminal.close()
 
 
-def test_in_a_pipe_frames_are_plain(fleet: FleetServer) -> None:
+@pytest.mark.parametrize("variable", ["", "FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_in_a_pipe_frames_are_plain(fleet: FleetServer, variable: str) -> None:
+    """Whatever asks rich to take it for a terminal, as CI's settings do."""
     process = subprocess.Popen(
-        [*COMMAND, fleet.url], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=ROOT
+        [*COMMAND, fleet.url],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        cwd=ROOT,
+        env=os.environ | ({variable: "1"} if variable else {}),
     )
     assert process.stdout is not None
     try:

@@ -11,6 +11,7 @@ const ORDER_HELD_SECONDS = 4; // rows don't move under a hand that is about to c
 const STALE_SECONDS = 10; // an answer so late makes the figures old ones
 const MOST_OPENING_ONE = 5; // queries
 const HOURS_EVERY_SECONDS = 30; // a piece of them is two minutes
+const TYPING_SECONDS = 1; // until what a filter shows is told: nobody wants that letter by letter
 const COMPARED_EVERY_SECONDS = 10; // a batch more or less changes little of a hundred
 
 const CANNOT_BE_SHOWN = "This page cannot show what the agent answered. Reload it.";
@@ -22,6 +23,7 @@ const state = {
   wait: 0, // seconds after it until the next is asked for
   fault: null, // what kept the figures from being drawn
   entries: [], // worst first
+  red: null, // keys of those that were, when last drawn
   order: [], // keys, as drawn
   failures: 0,
   failedSince: null, // epoch seconds of this machine
@@ -159,7 +161,9 @@ function draw() {
   drawFigures();
   patch(head, header());
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus({ preventScroll: true });
-  const hung = state.entries.filter((entry) => level(entry.level).tone === "high").length;
+  const red = state.entries.filter((entry) => level(entry.level).tone === "high");
+  sayTurnedRed(red);
+  const hung = red.length;
   const old = overdue();
   document.title = state.failedSince !== null ? "Weir: agent not reachable" : state.fault !== null ? "Weir: cannot be shown" : old ? "Weir: old figures" : hung > 0 ? `(${hung}) Weir` : "Weir";
   document.documentElement.dataset.stale = state.failedSince !== null || state.fault !== null || old ? "yes" : "no";
@@ -321,6 +325,9 @@ function empty() {
 }
 
 // Which rows are near the screen: only those are drawn.
+// What has the focus is never below the head, however many lines that takes.
+new ResizeObserver(() => document.documentElement.style.setProperty("--head-height", `${head.offsetHeight}px`)).observe(head);
+
 const observer = new IntersectionObserver(
   (records) => {
     let changed = false;
@@ -367,6 +374,20 @@ function drawSoon() {
 
 function say(text) {
   spoken.textContent = text;
+}
+
+// A filter may hide it, and who does not see the colours hears of it here alone.
+function sayTurnedRed(red) {
+  const turned = red.filter((entry) => state.red !== null && !state.red.has(entry.key));
+  if (state.answer !== null) state.red = new Set(red.map((entry) => entry.key));
+  if (turned.length > 0) say(`${visible(turned[0].view.query, 60)}: ${level(turned[0].level).means}.${turned.length > 1 ? ` And ${turned.length - 1} more.` : ""}`);
+}
+
+let typed = null;
+
+function sayShown() {
+  clearTimeout(typed);
+  typed = setTimeout(() => say(`${main.querySelectorAll(".query").length} of ${state.entries.length} queries shown.`), 1000 * TYPING_SECONDS);
 }
 
 // ---- the reader's hand --------------------------------------------------------------------------
@@ -424,6 +445,7 @@ document.addEventListener("click", (event) => {
   if (only !== null) {
     state.onlyLevel = state.onlyLevel === only.dataset.only ? null : only.dataset.only;
     draw();
+    sayShown();
     return;
   }
   const zoomed = event.target.closest("[data-zoom]");
@@ -455,6 +477,7 @@ document.addEventListener("input", (event) => {
   if (event.target.id !== "filter") return;
   state.filter = event.target.value;
   drawSoon();
+  sayShown();
 });
 
 document.addEventListener("keydown", (event) => {

@@ -1,7 +1,7 @@
 // One query of the list: its row, and what opens below it.
 
 import { h } from "./dom.js";
-import { clock, count, duration, fill, isKnown, quantity, rate, visible, word } from "./format.js";
+import { clock, count, duration, fill, isKnown, quantity, rate, UNKNOWN, visible, word } from "./format.js";
 import { flow } from "./flow.js";
 import { level } from "./order.js";
 import { areaPath, bar, batchBar, batchTone, chosenSpan, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
@@ -160,7 +160,7 @@ function alarm(entry, now) {
     "div",
     { class: "alarm", "data-tone": level(entry.level).tone, key: "alarm" },
     lines.map((line, index) => h("p", { key: index }, line)),
-    book !== null && h("p", { class: "todo", key: "todo" }, h("a", { href: `runbooks/${book}`, target: "_blank", rel: "noopener" }, "What to do"), h("span", { class: "muted" }, ` ${book}`)),
+    book !== null && h("p", { class: "todo", key: "todo" }, h("a", { href: `runbooks/${book}`, id: `${domId(entry.key)}-runbook`, target: "_blank", rel: "noopener" }, "What to do"), h("span", { class: "muted" }, ` ${book}`)),
   );
 }
 
@@ -235,9 +235,11 @@ function highest(...lists) {
   return lists.flat().reduce((top, value) => (isKnown(value) && value > top ? value : top), 0);
 }
 
-function spoken(title, list, format, more = "") {
+// The same as is read beside the title; ``list`` is what the plot draws.
+function spoken(title, readout, list, points, format, more = "") {
   if (list.length === 0) return `${title}: no figures yet${more}`;
-  return `${title}: last ${format(list[list.length - 1])}, highest ${format(highest(list))}, over ${list.length} batches${more}`;
+  const pieces = points.some((point) => isKnown(point.total_seconds));
+  return `${title}: ${readout === UNKNOWN ? "now unknown" : readout}, highest ${format(highest(list))}, over ${points.length} ${pieces ? "pieces of two minutes" : "batches"}${more}`;
 }
 
 function batchPlot(view, points, span, now, hover) {
@@ -251,11 +253,12 @@ function batchPlot(view, points, span, now, hover) {
   const at = hover === null ? null : pointAt(points, hover);
   const last = seconds[seconds.length - 1];
   const limits = `${isKnown(target) ? `, target ${duration(target)}` : ""}${isKnown(view.deadline_seconds) ? `, deadline ${duration(view.deadline_seconds)}` : ""}`;
+  const readout = at !== null ? duration(at.batch_seconds) : running !== null && running > (last ?? 0) ? `${duration(running)} and running` : duration(last ?? null);
   return plot({
     name: "batch",
     title: "Batch time",
-    readout: at !== null ? duration(at.batch_seconds) : running !== null && running > (last ?? 0) ? `${duration(running)} and running` : duration(last ?? null),
-    summary: spoken("Batch time", seconds, duration, limits),
+    readout,
+    summary: spoken("Batch time", readout, running === null ? seconds : [...seconds, running], points, duration, limits),
     span,
     top,
     format: duration,
@@ -276,11 +279,12 @@ function backlogPlot(view, points, span, hover, levelName) {
   const pairs = points.map((point) => [point.time, point.backlog_rows]);
   if (view.up && isKnown(view.backlog_rows)) pairs.push([span.to, view.backlog_rows]);
   const at = hover === null ? null : pointAt(points, hover);
+  const readout = at !== null ? quantity(at.backlog_rows, "rows") : about(view) + quantity(view.backlog_rows, "rows");
   return plot({
     name: "backlog",
     title: "Backlog",
-    readout: at !== null ? quantity(at.backlog_rows, "rows") : about(view) + quantity(view.backlog_rows, "rows"),
-    summary: spoken("Backlog", backlog, (value) => quantity(value, "rows")),
+    readout,
+    summary: spoken("Backlog", readout, values(pairs, ([, rows]) => rows), points, (value) => quantity(value, "rows")),
     span,
     top,
     format: count,
@@ -311,11 +315,12 @@ function limitPlot(view, points, span, hover) {
   const wouldBeNow = at !== null ? (at.would_be_limit ?? null) : view.limit.next;
   const now = at !== null ? at.limit : view.limit.current;
   const second = dry && decided.length > 0 ? h("span", { class: "key would-be-key" }, `would be ${count(wouldBeNow)}`) : inRows && isKnown(creditNow) ? h("span", { class: "key credit-key" }, `credit ${quantity(creditNow, "rows")}`) : null;
+  const readout = now === null && unlimited ? "no limit" : quantity(now, word);
   return plot({
     name: "limit",
     title: inRows && isKnown(creditNow) ? "Limit and credit" : "Limit",
-    readout: now === null && unlimited ? "no limit" : quantity(now, word),
-    summary: spoken("Limit", known, (value) => quantity(value, word), dry && decided.length > 0 ? `, would be ${quantity(wouldBeNow, word)}` : isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
+    readout,
+    summary: spoken("Limit", readout, values(limits, ([, limit]) => limit), points, (value) => quantity(value, word), dry && decided.length > 0 ? `, would be ${quantity(wouldBeNow, word)}` : isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
     span,
     top,
     format: (value) => quantity(value, word),
@@ -338,11 +343,12 @@ function ratePlot(view, points, span, hover, levelName) {
   const top = niceMaximum(1.08 * highest(speeds, [arriving ?? 0]));
   const at = hover === null ? null : pointAt(points, hover);
   const runs = points.map((point) => [point.time - (spent(point) ?? 0), point.time, speed(point)]);
+  const readout = rate(at !== null ? speed(at) : level(levelName).still ? null : view.processed_rows_per_second);
   return plot({
     name: "rate",
     title: "Processed",
-    readout: rate(at !== null ? speed(at) : level(levelName).still ? null : view.processed_rows_per_second),
-    summary: spoken("Processed rows per second", speeds, count, isKnown(arriving) ? `, arriving ${rate(arriving)}` : ""),
+    readout,
+    summary: spoken("Processed", readout, speeds, points, rate, isKnown(arriving) ? `, arriving ${rate(arriving)}` : ""),
     span,
     top,
     format: count,
