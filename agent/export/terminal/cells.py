@@ -24,8 +24,8 @@ STYLES: Final = {
     "high": "bold red",
     "low": "yellow",
     "ok": "green",
-    "idle": "bright_black",
-    "unknown": "bright_black",
+    "idle": "dim",
+    "unknown": "dim",
 }
 _STEPS: Final = "▁▂▃▄▅▆▇█"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -112,7 +112,7 @@ def columns(
     drawn = []
     for row in range(tall):
         behind = "┄" if row == marked else " "
-        cells = [(behind, "bright_black")] * (width - len(shown))
+        cells = [(behind, "dim")] * (width - len(shown))
         for value, style in zip(shown, kept, strict=True):
             share = 0.0
             if value is not None and is_known(value) and top > 0:
@@ -120,7 +120,7 @@ def columns(
             # Any known value leaves a trace on the lowest line.
             eighths = max(math.floor(share * tall * 8), 0 if value is None else 1)
             filled = min(8, max(0, eighths - 8 * (tall - 1 - row)))
-            cells.append((_STEPS[filled - 1], style) if filled else (behind, "bright_black"))
+            cells.append((_STEPS[filled - 1], style) if filled else (behind, "dim"))
         drawn.append(_runs(cells))
     return drawn
 
@@ -149,7 +149,7 @@ def target_bar(value: float | None, target: float | None, width: int, style: str
         else:
             text.append(
                 _EIGHTHS[filled] if filled else "·" if cell < middle else " ",
-                style if filled else "bright_black",
+                style if filled else "dim",
             )
     return text
 

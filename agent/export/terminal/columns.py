@@ -67,7 +67,7 @@ def columns_for(entries: Sequence[Entry], width: int) -> list[Column]:
 def titles(columns: Sequence[Column]) -> Text:
     """The list's first line."""
     parts = [fit(column.title, column.width, column.align) for column in columns]
-    return Text(" " + " ".join(parts), "bold bright_black")
+    return Text(" " + " ".join(parts), "dim")
 
 
 def row(entry: Entry, columns: Sequence[Column], *, chosen: bool) -> Text:
@@ -93,7 +93,7 @@ def _name_cell(entry: Entry, width: int) -> Text:
     text = Text(f"{query}{marks}")
     if marks:
         text.stylize("yellow", len(query))
-    text.append(f" {application}", "bright_black")
+    text.append(f" {application}", "dim")
     crop(text, width)
     text.append(" " * (width - text.cell_len))
     return text
@@ -113,7 +113,7 @@ def _marks(view: QueryView) -> list[str]:
 
 
 def _plain(text: str, width: int, entry: Entry, align: Align = "right") -> Text:
-    return Text(fit(text, width, align), "" if entry.view.up else "bright_black")
+    return Text(fit(text, width, align), "" if entry.view.up else "dim")
 
 
 def _backlog_cell(entry: Entry, width: int) -> Text:
@@ -129,7 +129,7 @@ def _batch_cell(entry: Entry, width: int) -> Text:
     seconds, running = batch_now(entry.view)
     text = fit(_compact(seconds) + ("+" if running else ""), width, "right")
     if not entry.view.up:
-        return Text(text, "bright_black")
+        return Text(text, "dim")
     tone = "high" if running and entry.level.name == "hung" else batch_tone(seconds, entry.view)
     return Text(text, "" if tone in ("ok", "idle") else STYLES[tone])
 

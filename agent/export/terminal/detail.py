@@ -57,11 +57,11 @@ def detail(
     if room <= 0:
         return []
     view = entry.view
-    title = begin("── ", "bright_black")
+    title = begin("── ", "dim")
     title.append(name(view.query, 100), "bold")
-    title.append(f" of {name(view.application, 80)} ", "bright_black")
+    title.append(f" of {name(view.application, 80)} ", "dim")
     title.append(f"{entry.level.symbol} {entry.level.label} ", STYLES[entry.level.tone])
-    title.append("─" * max(0, width - title.cell_len), "bright_black")
+    title.append("─" * max(0, width - title.cell_len), "dim")
     before = [
         *_alarm(entry, now, width, url),
         *_steering(entry, now, width, url),
@@ -249,13 +249,11 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
         line.append(f"  {fit(waiting, 19)}", "" if tone in ("ok", "idle") else STYLES[tone])
         line.append(f" {limit_text(source, view)}")
         if view.up and source.arrival_rows_per_second is not None:
-            line.append(f"  {rate(source.arrival_rows_per_second)}", "bright_black")
+            line.append(f"  {rate(source.arrival_rows_per_second)}", "dim")
         drawn.append(line)
     if len(view.sources) > len(sources):
-        drawn.append(
-            Text(f"   and {len(view.sources) - len(sources)} more sources", "bright_black")
-        )
-    query = begin(" └▶ ", "bright_black")
+        drawn.append(Text(f"   and {len(view.sources) - len(sources)} more sources", "dim"))
+    query = begin(" └▶ ", "dim")
     style = STYLES[entry.level.tone]
     query.append(f"{entry.level.symbol} ", style)
     if entry.level.name == "lost":
@@ -274,21 +272,21 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
             [
                 (part.busy, "█", "cyan"),
                 (part.backpressured, "▓", "red"),
-                (part.idle, "░", "bright_black"),
+                (part.idle, "░", "dim"),
             ],
             12,
         )
         query.append_text(bar)
         query.append(f" busy {percent(part.busy)}", "cyan")
         query.append(f" backpressured {percent(part.backpressured)}", "red")
-        query.append(f" idle {percent(part.idle)}", "bright_black")
+        query.append(f" idle {percent(part.idle)}", "dim")
     drawn.append(query)
     kind, short = describe(view.sink or "sink unknown")
     failure = view.failure
     broken = failure is not None and failure.cause == "external_sink" and failure.where != "source"
     still = entry.level.still
     tone = "high" if broken else "idle" if still else "ok"
-    sink = begin("    └▶ ", "bright_black")
+    sink = begin("    └▶ ", "dim")
     sink.append(f"{_SYMBOLS[tone]} ", STYLES[tone])
     sink.append(name(f"{short} ({kind})" if kind else short, 60), "bold")
     rows = quantity(view.batch_rows, "rows")
@@ -356,7 +354,7 @@ def _plot(title: str, drawn: list[Text], figures: Text) -> list[Text]:
     lines = []
     for number, line in enumerate(drawn):
         last = number == len(drawn) - 1
-        text = begin(f" {title if last else '':<9}", "bright_black").append_text(line)
+        text = begin(f" {title if last else '':<9}", "dim").append_text(line)
         lines.append(text.append("  ").append_text(figures) if last else text)
     return lines
 
@@ -424,14 +422,14 @@ def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
     if entry.level.name == "overloaded":
         told = told[-1:]  # the alarm says the rest
     if entry.level.still:
-        style, told = "bright_black", ["No batch has ended."]
+        style, told = "dim", ["No batch has ended."]
         if view.last_progress_time is not None:
             told = [f"As of the last batch, {duration(now - view.last_progress_time)} ago:"]
     said = [Text(f" {line}", style) for line in wrap(" ".join(told), width - 2)]
     if not entry.level.still:
         runs_on = " ".join(name(said_of_it, 400) for said_of_it in executors_words(view))
         said += [Text(f" {line}") for line in wrap(runs_on, width - 2)] if runs_on else []
-    figures = begin(" capacity ", "bright_black")
+    figures = begin(" capacity ", "dim")
     figures.append(
         f"{rate(view.throughput_rows_per_second)} throughput, "
         f"{duration(view.fixed_cost_seconds)} fixed cost of a batch"
@@ -441,7 +439,7 @@ def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
         return [*said, figures]
     if figures.cell_len + len(of_events) + 2 <= width:
         return [*said, figures.append(f", {of_events}")]
-    return [*said, figures, begin(" event time ", "bright_black").append(of_events)]
+    return [*said, figures, begin(" event time ", "dim").append(of_events)]
 
 
 def event_time_words(view: QueryView) -> list[tuple[str, str]]:
@@ -494,7 +492,7 @@ def _partitions(view: QueryView, width: int) -> list[Text]:
     room = min(len(waiting), max(10, width // 4))
     top = max(one.backlog_rows for one in view.partitions) or 1
     drawn = columns(waiting[:room], room, top, 1, ["cyan"] * room)[0]
-    line = begin(" partitions ", "bright_black").append_text(drawn)
+    line = begin(" partitions ", "dim").append_text(drawn)
     rest = wrap(" ".join(map(name, said)), max(20, width - line.cell_len - 3))
     line.append(f"  {rest[0]}")
     return [line, *[Text(f" {' ' * 11}{more}") for more in rest[1:]]]
@@ -503,11 +501,11 @@ def _partitions(view: QueryView, width: int) -> list[Text]:
 def _decisions(view: QueryView, now: float, width: int) -> list[Text]:
     if not view.decisions:
         reason = words().reasons.get(view.limit.reason, name(view.limit.reason, 40))
-        return [begin(" decision ", "bright_black").append(reason)]
+        return [begin(" decision ", "dim").append(reason)]
     drawn = []
     for decision in reversed(view.decisions[-5:]):
         age = fit(duration(max(0.0, now - decision.time)), 10, "right")
-        line = begin(f" {age} ago  ", "bright_black")
+        line = begin(f" {age} ago  ", "dim")
         line.append(_change(decision), "bold")
         if len(view.sources) > 1:
             line.append(f" at source {decision.source}")
@@ -515,7 +513,7 @@ def _decisions(view: QueryView, now: float, width: int) -> list[Text]:
         if not decision.acted:
             line.append(" (not acted on)", "yellow")
         if decision.detail and line.cell_len + 20 < width:
-            line.append(f"  {name(decision.detail, 300)}", "bright_black")
+            line.append(f"  {name(decision.detail, 300)}", "dim")
         drawn.append(line)
     return drawn
 
@@ -530,7 +528,7 @@ def _change(decision: Decision) -> str:
 
 def _checkpoint(view: QueryView, width: int) -> list[Text]:
     checkpoint = view.checkpoint
-    line = begin(" checkpoint ", "bright_black").append(duration(checkpoint.seconds), "bold")
+    line = begin(" checkpoint ", "dim").append(duration(checkpoint.seconds), "bold")
     longest = sorted(checkpoint.phases.items(), key=lambda item: (-item[1], item[0]))
     for phase, seconds in longest[: 3 if width < 100 else 6]:
         line.append(f"  {name(phase, 30)} {duration(seconds)}")
@@ -545,7 +543,7 @@ def _missing(view: QueryView, width: int) -> list[Text]:
         *(f"source {s.index}: {s.note}" for s in view.sources if s.note),
     ]
     return [
-        Text(f" {line}", "bright_black")
+        Text(f" {line}", "dim")
         for note in notes[:6]
         for line in wrap(f"not known: {name(note, 300)}", width - 2, indent="  ")
     ]

@@ -149,9 +149,9 @@ def _head(snapshot: Snapshot, now: float, selection: Selection, width: int) -> T
     left.append(f"  mode {_modes(snapshot)}", "bold")
     left.append(f"   {number} {'query' if number == 1 else 'queries'}")
     if snapshot.url:
-        left.append(f"   {name(snapshot.url, 60)}", "bright_black")
+        left.append(f"   {name(snapshot.url, 60)}", "dim")
     for key, value in list(snapshot.labels.items())[:3]:
-        left.append(f"  {name(key, 30)}={name(value, 30)}", "bright_black")
+        left.append(f"  {name(key, 30)}={name(value, 30)}", "dim")
     right = Text()
     if selection.paused:
         age = duration(math.floor(snapshot.paused_seconds))
