@@ -436,9 +436,10 @@ def test_tall_plots() -> None:
     assert len(columns([8] * 50, 50, 8, 1, ["a"] * 50)[0].spans) == 1, "one span a run"
 
 
-@pytest.mark.parametrize("index", range(12))
-def test_no_word_is_in_a_colour_that_is_some_schemes_background(index: int) -> None:
+@pytest.mark.parametrize("view", made.everything(), ids=lambda view: view.query)
+def test_no_word_is_in_a_colour_that_is_some_schemes_background(view: QueryView) -> None:
     """Bright black, as in Solarized's dark one."""
-    for line in lines(snapshot(), made.NOW + 1.0, index, 160, 50):
+    of_it = Selection(key=(view.application, view.query), open=True)
+    for line in lines(snapshot(), made.NOW + 1.0, of_it, 160, 50):
         styles = [line.style, *(span.style for span in line.spans)]
         assert not [style for style in styles if "bright_black" in str(style)]
