@@ -406,12 +406,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         f" max_over_time({_LOST}[1d])) {_UNLESS_OVER}",
         hold="10m",
         why="A right that was taken away, or a topic that is gone, ends WeirRetentionLossNear and "
-        "WeirRowsLost as if all were well. Only of a query that was watched within a day: one "
-        "that reads another cluster's topics never was. Ten minutes leave out brokers that "
-        "restart.",
+        "WeirRowsLost as if all were well, or leaves them to a retention of before. Only of a "
+        "query that was watched within a day: one that reads another cluster's topics never was. "
+        "Ten minutes leave out brokers that restart.",
         summary=f"{_QUERY}: whether retention deletes unread rows nobody can tell any more",
         description="It was watched within the last day. What is lacking stands beside the query "
-        "on the status page; no alert on retention comes for it meanwhile.",
+        "on the status page; alerts on retention come for it no more, or go by a retention that "
+        "was known last.",
         dashboard=links.CHECKPOINTS,
     ),
     Alert(

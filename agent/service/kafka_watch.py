@@ -127,7 +127,7 @@ class KafkaWatch:
         )
         self._name_once(
             "brokers do not tell the configuration of these topics (DESCRIBE_CONFIGS): when their "
-            "rows are deleted by age is not foreseen",
+            "rows are deleted by age is foreseen from what was known of it last, or not at all",
             self._unknown - hidden,
             topics,
         )
@@ -139,9 +139,11 @@ class KafkaWatch:
                 now,
                 cause=self._retention_cause,
             )
-        unseen = {key: _topics(reading) & hidden for key, reading in readings.items()}
+        read = {key: _topics(reading) for key, reading in readings.items()}
+        untold = self._untold()
         self._fleet().hear_unwatched(
-            {key: _not_shown(topics) for key, topics in unseen.items() if topics}
+            {key: _not_told(topics & untold) for key, topics in read.items() if topics & untold}
+            | {key: _not_shown(topics & hidden) for key, topics in read.items() if topics & hidden}
             | dict.fromkeys(left, _BEYOND)
         )
         watched = readings.keys() - set(left)
@@ -196,6 +198,7 @@ class KafkaWatch:
                 for topic in {topic for topic, _ in offsets}:
                     asked.update(one for one in places[topic] if wanted is None or one in wanted)
         held = self._brokers.held(sorted(asked))
+        self._forget_retention(held)
         hidden = {topic for topic in topics if not places[topic]}
         return held, asked - held.keys(), left, hidden
 
@@ -213,9 +216,23 @@ class KafkaWatch:
             self._retention_due_time, self._retention_cause = now + pause, error
             return
         self._retention_failures, self._retention_due_time, self._retention_cause = 0, 0.0, None
-        self._retention = {topic: keep for topic, keep in told.items() if keep is not None}
-        self._unknown = told.keys() - self._retention.keys()
+        self._unknown = {topic for topic, keep in told.items() if keep is None}
+        last = {topic: self._retention[topic] for topic in self._untold()}
+        self._retention = last | {topic: keep for topic, keep in told.items() if keep is not None}
         self._retention_of, self._retention_time = topics, now
+
+    def _untold(self) -> set[str]:
+        """Topics whose configuration brokers told before, and do not tell any more."""
+        return self._unknown & self._retention.keys()
+
+    def _forget_retention(self, held: Mapping[Place, Held]) -> None:
+        """Of those that were made anew, and begin at 0 again: what the one before had is over."""
+        untold = self._untold()
+        for watched in self._watched.values() if untold else ():
+            for place, known in watched.partitions.items():
+                there = held.get(place) if place[0] in untold else None
+                if there is not None and there.earliest == 0 < known.earliest:
+                    self._retention.pop(place[0], None)
 
     def _tell(
         self,
@@ -322,11 +339,25 @@ def _topics(reading: Reading) -> set[str]:
 
 
 def _not_shown(topics: set[str]) -> Finding:
-    first, *others = sorted(topics)
-    more = f" and {len(others)} more" if others else ""
     return Finding(
         "retention_unwatched",
         "warning",
-        f"Kafka's brokers do not have a topic, or do not show it, so {_UNWATCHED}: {first}{more}",
+        f"Kafka's brokers do not have a topic, or do not show it, so {_UNWATCHED}: "
+        f"{_named(topics)}",
         "let the agent's user DESCRIBE the topic; for one of another cluster run an agent there",
     )
+
+
+def _not_told(topics: set[str]) -> Finding:
+    return Finding(
+        "retention_unwatched",
+        "warning",
+        "Kafka's brokers do not tell the configuration of a topic any more, so how near retention "
+        f"is, is told by what was known of it last: {_named(topics)}",
+        "let the agent's user DESCRIBE_CONFIGS the topic",
+    )
+
+
+def _named(topics: set[str]) -> str:
+    first, *others = sorted(topics)
+    return f"{first} and {len(others)} more" if others else first

@@ -572,7 +572,8 @@ CASES: Final[tuple[Case, ...]] = (
         labels=_OF_QUERY,
         summary="orders/enrich: whether retention deletes unread rows nobody can tell any more",
         description="It was watched within the last day. What is lacking stands beside the query "
-        "on the status page; no alert on retention comes for it meanwhile.",
+        "on the status page; alerts on retention come for it no more, or go by a retention that "
+        "was known last.",
         quiet=(
             {  # another cluster's topic
                 q("weir_consistency_findings", check="retention_unwatched", severity="warning"): (

@@ -449,6 +449,65 @@ def test_a_configuration_that_is_never_told_is_asked_for_ever_less_often_and_sai
     assert losses(watch)[0][0] is not None, "two minutes later at most"
 
 
+def unwatched(watch: Watch) -> list[str]:
+    findings = watch.fleet.view(("shop", "one"), watch.now).findings
+    return [one.evidence for one in findings if one.check == "retention_unwatched"]
+
+
+def failed(cluster: Cluster) -> Watch:
+    """A query that had read half of what is there, and was watched for a minute since it failed."""
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 50}})
+    send(watch, watch.drivers["one"].terminated("java.io.IOException: x"))
+    for _ in range(12):
+        watch.look()
+    return watch
+
+
+def test_a_configuration_that_is_told_no_more_ends_no_alarm_and_has_a_finding() -> None:
+    cluster = Cluster({("t", "0"): Held(10, 100)}, {"t": 3600.0})
+    watch = failed(cluster)
+    ((near, _),) = losses(watch)
+    assert near == pytest.approx(3600.0, abs=120.0)
+    cluster.kept["t"] = None
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            watch.look(RETENTION_SECONDS)
+            assert unwatched(watch)[0].endswith("was known of it last: t")
+    ((nearer, _),) = losses(watch)
+    assert near - nearer == pytest.approx(3 * RETENTION_SECONDS, abs=10.0)
+    assert [said["topics"] for said in logs] == [["t"]]
+    cluster.kept["t"] = 7200.0
+    watch.look(RETENTION_SECONDS)
+    assert unwatched(watch) == []
+    ((later, _),) = losses(watch)
+    assert later - nearer == pytest.approx(3600.0 - RETENTION_SECONDS, abs=10.0)
+
+
+@pytest.mark.parametrize(
+    ("then", "stands"),
+    [
+        ([Held(20, 120)], True),
+        ([None, Held(10, 100)], True),  # not shown for a while
+        ([Held(0, 100)], False),
+        ([None, Held(0, 100)], False),
+    ],
+)
+def test_for_how_long_a_topic_kept_its_rows_is_no_word_on_one_made_anew(
+    then: list[Held | None], *, stands: bool
+) -> None:
+    cluster = Cluster({("t", "0"): Held(10, 100)}, {"t": 3600.0})
+    watch = failed(cluster)
+    cluster.kept["t"] = None
+    watch.look(RETENTION_SECONDS)
+    for holds in then:
+        cluster.holds = {} if holds is None else {("t", "0"): holds}
+        watch.look()
+    watch.look()
+    assert (losses(watch)[0][0] is not None) is stands
+    assert bool(unwatched(watch)) is stands
+
+
 def test_a_topic_that_nobody_reads_any_more_is_named_no_more() -> None:
     watch = Watch(Cluster({("t", "0"): Held(0, 9), ("u", "0"): Held(0, 9)}, {"t": 9.0, "u": None}))
     watch.reads("one", {"t": {"0": 0}})
