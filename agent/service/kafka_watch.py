@@ -84,11 +84,11 @@ class KafkaWatch:
 
     async def look(self) -> None:
         """One round, where it is due."""
+        self._fleet().keep_offsets()
         now = self._clock()
         if now < self._due_time:
             return
         self._due_time = now + self._every
-        self._fleet().keep_offsets()  # it may be another fleet, restored from the disk
         readings = self._fleet().readings()
         topics = {topic for one in readings.values() for topic in _topics(one)}
         if not topics:

@@ -265,7 +265,7 @@ class Keeper:
     def _put_back(self) -> None:
         """The fleet as the disk has it. Raises StoreFailed, and is behind, where reading fails."""
         fleet, _ = self._read()
-        fleet.wake(self.fleet.wakefulness)
+        fleet.follow(self.fleet)
         self.fleet = fleet
         self._behind = False
         for application, query, order, time in self._unsaved:

@@ -230,7 +230,7 @@ def test_quiet_hours_follow_a_machine_whose_clock_is_corrected(whose: str) -> No
     world = World(executors_quiet_hours=(an_hour_about(clock),))
     world.fleet.tick(START_TIME, off_seconds)
     put_back = Fleet(world.fleet._policy, started_time=START_TIME - 1000)
-    put_back.wake(world.fleet.wakefulness)
+    put_back.follow(world.fleet)
     world.fleet = put_back
     receipt = world.run(400.0, 12)
     wanted = None if receipt.executors is None else receipt.executors.wanted

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from agent.core.decode.events import Listener, decode_request
 from agent.core.fleet import Change, Fleet, Order
 from agent.core.judge import attention
+from agent.core.judge.alignment import AlignmentView
+from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.config import ConfigError, Settings
 from agent.service.history import POINTS
@@ -32,6 +34,7 @@ from agent.service.keeper import (
 from agent.service.recorder import Recorder
 from agent.service.run import _keeper, _store
 from agent.service.store import SCHEMA_VERSION, Store, StoreFailed, StoreInUse, StoreUnusable
+from tests.core.events import Driver
 from tests.core.test_saved import flat
 from tests.service import wire
 
@@ -794,6 +797,68 @@ def test_an_event_that_the_core_fails_on_is_refused_and_the_others_count(
     again = one.receive(decode_request(wire.body(numbered)), NOW)
     assert again.accepted == 6
     assert one.fleet.totals.duplicates == 6
+
+
+def reads(driver: Driver, query: str, offset: int, rows: int = 1) -> dict[str, Any]:
+    """A batch of a query that reads Kafka."""
+    driver.query, driver.query_id, driver.run_id = query, f"id of {query}", f"run of {query}"
+    source: dict[str, Any] = {"description": "KafkaV2[Subscribe[t]]", "numInputRows": rows}
+    for name in ("startOffset", "endOffset", "latestOffset"):
+        source[name] = {"t": {"0": offset}}
+    return driver.progress(rows, 1.0, sources=[source], limits=[])
+
+
+def test_an_event_that_the_core_fails_on_takes_no_offset_from_a_query_that_reads_kafka(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor is one that is known to read another cluster forgotten: a group here would have it."""
+    from agent.core import pipeline as judge
+
+    real = judge.progress
+
+    def fragile(query, body, *rest, **more):  # type: ignore[no-untyped-def]
+        if body.progress.rows == 13:
+            raise ZeroDivisionError("division by zero")
+        return real(query, body, *rest, **more)
+
+    monkeypatch.setattr(judge, "progress", fragile)
+    one, driver = keeper(Store(None)), Driver(time=NOW)
+    one.fleet.keep_offsets()
+    events = [reads(driver, name, 10) for name in ("here", "elsewhere", "fails")]
+    one.receive(decode_request(driver.body(*events)), NOW)
+    one.fleet.hear_elsewhere(("shop", "elsewhere"), "id of elsewhere", 0)
+    events = [reads(driver, "fails", 20, rows=13), reads(driver, "here", 20)]
+    assert len(one.receive(decode_request(driver.body(*events)), NOW).refused) == 1
+    at = {key: reading.offsets[0]["t", "0"] for key, reading in one.fleet.readings().items()}
+    assert at == {("shop", "here"): 20, ("shop", "elsewhere"): 10, ("shop", "fails"): 10}
+    committed = one.fleet.committed()
+    assert committed == {("shop", "here"): {("t", "0"): 20}, ("shop", "fails"): {("t", "0"): 10}}
+
+
+def test_what_is_not_saved_outlives_a_write_that_fails() -> None:
+    """Of executors, stages and logs nobody may tell again for a while."""
+    store = FailingStore()
+    one, driver = keeper(store), Driver(time=NOW)
+    one.fleet.keep_offsets()
+    one.receive(decode_request(driver.body(reads(driver, "here", 10))), NOW)
+    key, view = ("shop", "here"), PartitionView(0, "t", "0", 5, 0, 60.0)
+    one.fleet.hear_partitions(key, driver.query_id, 0, [view], NOW)
+    one.fleet.note_alignment(key, driver.run_id, AlignmentView(missing="REST is off"))
+    beat = driver.heartbeat()
+    beat["body"]["executors"] = {"present": 2, "slots": 8, "asked": None, "configured": 2}
+    one.receive(decode_request(driver.body(beat)), NOW)
+    before = told(one)
+    shown = one.view(key, NOW)
+    assert None not in (shown.executors, shown.alignment)
+    assert shown.partitions
+    assert one.fleet.readings()
+    one.fleet.see_logs_behind({driver.instance})
+    assert not one.fleet.readings()
+    store.failing = True
+    with pytest.raises(StateUnavailable):
+        one.receive(decode_request(driver.body(reads(driver, "here", 20))), NOW)
+    assert told(one) == before
+    assert not one.fleet.readings()
 
 
 def test_what_cannot_be_saved_of_a_sender_costs_little_and_leaves_nothing(

@@ -81,6 +81,10 @@ class Clusters:
         self._wakefulness = wakefulness
         self._known: dict[Cluster, _Known] = {}
 
+    def follow(self, before: Clusters) -> None:
+        """Goes on where those of a fleet stood that theirs is put back for."""
+        self._known = before._known
+
     def hear(self, cluster: Cluster, told: Executors) -> None:
         """What a heartbeat tells."""
         known = self._known.get(cluster)

@@ -383,18 +383,27 @@ class Fleet:
 
     # -- the clock --------------------------------------------------------------------------
 
-    def wake(self, again: Wakefulness | None = None) -> None:
-        """What an agent before this one heard was before this one's start, whatever its clock.
+    def wake(self) -> None:
+        """What an agent before this one heard was before this one's start, whatever its clock."""
+        heard = {part_of_query(one.key): one.life.heard_time for one in self._roster}
+        self.wakefulness.slept = heard | self._senders.heard_times()
+        self._wake()
 
-        ``again``: of a fleet of this same life that this one is put back for. What was heard in it
-        and saved stays, and so does since when the agent hears.
+    def follow(self, before: Fleet) -> None:
+        """Goes on where a fleet of this same life stood, which this one is put back for.
+
+        What was heard in it and saved stays. With it goes what is not saved, and told again late or
+        never: since when the agent hears, and what brokers, clusters, stages and event logs said.
         """
+        self.wakefulness.follow(before.wakefulness)
+        self._wake()
+        self._clusters.follow(before._clusters)
+        self._brokers = before._brokers
+        self._logs_behind = before._logs_behind
+        self._alignments = before._alignments
+
+    def _wake(self) -> None:
         before = self.wakefulness.started_time - 1.0
-        if again is None:
-            heard = {part_of_query(one.key): one.life.heard_time for one in self._roster}
-            self.wakefulness.slept = heard | self._senders.heard_times()
-        else:
-            self.wakefulness.follow(again)
         for query in self._roster:
             if self.wakefulness.slept.get(part_of_query(query.key)) == query.life.heard_time:
                 wake(query, before)
