@@ -351,6 +351,39 @@ def test_a_query_of_many_partitions_takes_none_of_them_from_small_ones() -> None
     assert (watch.views("a-large"), watch.backlog("a-large")) == (0, 0)
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_brokers_say_is_saved_only_where_nothing_else_tells_it_again(*, gone: bool) -> None:
+    """Each look at a query of many partitions would else be a write of kilobytes."""
+    cluster = Cluster({("t", "0"): Held(0, 100)})
+    watch = failed(cluster) if gone else Watch(cluster)
+    if not gone:
+        watch.reads("one", {"t": {"0": 50}})
+        watch.look()
+    watch.fleet.changes()
+    watch.look()
+    assert watch.fleet.changes() == []
+    cluster.holds["t", "0"] = Held(0, 200)
+    watch.look()
+    assert bool(watch.fleet.changes()) is gone, "a driver that lives is heard within seconds"
+    watch.look()
+    assert watch.fleet.changes() == []
+
+
+def test_since_when_rows_of_one_that_failed_wait_outlives_the_agent() -> None:
+    cluster = Cluster({("t", "0"): Held(0, 50)})
+    watch = failed(cluster)
+    saved = {one.part: one for one in watch.fleet.changes()}
+    for minute in range(60):
+        cluster.holds["t", "0"] = Held(0, 60 + minute)
+        watch.look(60.0)
+        saved |= {one.part: one for one in watch.fleet.changes()}
+    watch.fleet = Fleet.restore(Policy(), saved.values(), started_time=watch.now)
+    cluster.holds["t", "0"] = Held(0, 200)
+    watch.look()
+    waits = watch.fleet.view(("shop", "one"), watch.now).backlog_seconds
+    assert waits == pytest.approx(3545.0, abs=70.0)
+
+
 def test_of_partitions_that_nobody_is_assigned_nobody_asks() -> None:
     cluster = Cluster({("t", str(p)): Held(0, 103) for p in range(40)})
     asked: list[Place] = []

@@ -750,6 +750,7 @@ class Fleet:
         query = self._roster.get(key)
         if query is None or query.run.query_id != query_id or query.reads_on:
             return
+        arrived = query.flow.arrived_rows
         self._brokers.hear(
             *(query, source, views, now),
             valid_seconds=valid_seconds,
@@ -758,7 +759,9 @@ class Fleet:
             current=current,
         )
         self._see(query)
-        self._changed.touch(part_of_query(key))
+        if query.life.gone_since_time is not None and query.flow.arrived_rows > arrived:
+            # Since when rows wait brokers do not tell again, and no heartbeat saves it any more.
+            self._changed.touch(part_of_query(key))
 
     def hear_elsewhere(self, key: Key, query_id: str, source: int) -> None:
         """A source reads a topic of another cluster: brokers have nothing to say of it."""
