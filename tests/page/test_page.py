@@ -709,6 +709,17 @@ def test_what_has_the_focus_is_never_below_the_head(open_page: Callable[..., Wat
         assert space >= 0
 
 
+def test_what_is_printed_has_every_querys_figures(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([made.view(f"query-{number:02}") for number in range(60)])
+    page = open_page().page
+    page.wait_for_selector(".query[data-level]")
+    assert page.locator(".query.shell").count() > 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".query[data-level]").count() == 60
+
+
 def test_keyboard_alone(open_page: Callable[..., Watched]) -> None:
     page = open_page(height=1400).page
     page.wait_for_selector(".query[data-level]")

@@ -345,6 +345,12 @@ const observer = new IntersectionObserver(
 );
 const watched = new Set();
 
+// On paper nothing is out of sight.
+addEventListener("beforeprint", () => {
+  for (const { key } of state.entries) state.visible.add(key);
+  draw();
+});
+
 function watch() {
   const list = main.querySelector(".queries");
   for (const node of watched) {
