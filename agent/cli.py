@@ -320,7 +320,7 @@ def _replay(
     }
     told = {key: value for key, value in given.items() if value is not None}
     policy = replace(policy, default=replace(policy.default, **told))
-    summary = None if quiet else Summary(policy)
+    summary = None if quiet else Summary()
     try:
         broken = replay_files(files, policy, sys.stdout.buffer, summary)
     except RecordingError as error:

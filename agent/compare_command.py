@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agent.client import ClientSettings
-    from agent.core.fleet import Key, Receipt
+    from agent.core.fleet import Fleet, Key, Receipt
     from agent.core.judgement import Point, QueryView
     from agent.core.policy import QueryPolicy
 
@@ -69,7 +69,7 @@ class _Points:
         self.of: dict[Key, list[Point]] = defaultdict(list)
         self.views: list[QueryView] = []
 
-    def take(self, receipt: Receipt) -> None:
+    def take(self, receipt: Receipt, _: Fleet) -> None:
         """What the events of one request led to."""
         for key, point in receipt.batches:
             self.of[key].append(point)

@@ -34,8 +34,8 @@ MOST_QUERIES: Final = 20_000
 class Beside(Protocol):
     """What listens along."""
 
-    def take(self, receipt: Receipt) -> None:
-        """What the events of one request led to."""
+    def take(self, receipt: Receipt, fleet: Fleet) -> None:
+        """What the events of one request led to, and where."""
 
     def end(self, views: Iterable[QueryView]) -> None:
         """Every query, as it was known last."""
@@ -73,7 +73,7 @@ class Replay:
                 if receipt.refused:
                     raise recording.RecordingError(f"{file}: {receipt.refused[0].error}")
                 if self._summary is not None:
-                    self._summary.take(receipt)
+                    self._summary.take(receipt, self._fleet)
                 yield from receipt.judged
         finally:
             self._last_time = reader.last_time

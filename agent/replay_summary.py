@@ -13,9 +13,8 @@ from agent.core.names import label
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agent.core.fleet import Receipt
+    from agent.core.fleet import Fleet, Receipt
     from agent.core.judgement import Judgement, LimitView, Point, QueryView
-    from agent.core.policy import Policy
 
 #: As in a simulation's summary: of the limited batches after the first few, those so near the
 #: target, as a share of it.
@@ -27,7 +26,7 @@ MOST_LINES: Final = 20
 class _Told(msgspec.Struct):
     """One query, counted; what it takes does not grow with the recording."""
 
-    target_seconds: float
+    target_seconds: float = 0.0  # that its last batch was held against
     batches: int = 0
     held: int = 0  # of them, by a limit
     limited: int = 0  # of these, after the first few
@@ -41,13 +40,13 @@ class _Told(msgspec.Struct):
     worst: SpiralPhase = "none"
     wanted: list[int] = []  # executors: first, last, most
 
-    def take_batch(self, point: Point) -> None:
+    def take_batch(self, point: Point, target_seconds: float) -> None:
         self.batches += 1
         self.held += point.limited
+        self.target_seconds = target_seconds
         if point.limited and point.batch_seconds is not None and self.batches > SETTLING_BATCHES:
             self.limited += 1
-            target = self.target_seconds
-            self.in_band += abs(point.batch_seconds - target) <= BAND * target
+            self.in_band += abs(point.batch_seconds - target_seconds) <= BAND * target_seconds
 
     def take(self, line: Judgement) -> None:
         self.failures += line.failure is not None
@@ -71,14 +70,13 @@ class _Told(msgspec.Struct):
 class Summary:
     """Counts along, each query by its own target; one thread owns it."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self) -> None:
         self._queries: dict[tuple[str, str], _Told] = {}
 
-    def take(self, receipt: Receipt) -> None:
-        """What the events of one request led to."""
+    def take(self, receipt: Receipt, fleet: Fleet) -> None:
+        """What the events of one request led to, and where."""
         for key, point in receipt.batches:
-            self._of(*key).take_batch(point)
+            self._of(*key).take_batch(point, fleet.settings(key).target_seconds)
         for line in receipt.judged:
             self._of(line.application, line.query).take(line)
 
@@ -96,12 +94,7 @@ class Summary:
             yield "no event to judge in it"
 
     def _of(self, application: str, query: str) -> _Told:
-        key = application, query
-        told = self._queries.get(key)
-        if told is None:
-            target = self._policy.of(application, query).target_seconds
-            told = self._queries[key] = _Told(target)
-        return told
+        return self._queries.setdefault((application, query), _Told())
 
 
 def _said(told: _Told) -> Iterator[str]:

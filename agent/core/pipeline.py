@@ -78,7 +78,7 @@ def started(
     measure.hear_trigger(query, event.trigger)
     query.run.control = event.control
     query.run.output_mode = event.output_mode
-    query.run.sink = event.sink or query.run.sink
+    query.run.write_to(event.sink)
     query.run.checkpoint_location = event.checkpoint_location
     query.run.ui_url = event.ui_url
     query.run.conf = event.conf
@@ -181,7 +181,7 @@ def progress(
     if batch.run_id != query.run.run_id:
         watch.begins(query, batch.id, batch.run_id, batch.time, policy)
     measure.hear_trigger(query, event.trigger)
-    query.run.sink = batch.sink or query.run.sink
+    query.run.write_to(batch.sink)
     if batch.watermark_time is not None:
         query.flow.watermark_time = batch.watermark_time
     if not measure.ran(batch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal
@@ -67,6 +68,13 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             "raise the first or lower the second"
         )
 
+    def with_target_from(self, least_seconds: float) -> QueryPolicy:
+        """With no shorter target than that, unless the deadline is shorter."""
+        deadline = math.inf if self.deadline_seconds is None else self.deadline_seconds
+        if not self.target_seconds < least_seconds <= deadline:
+            return self
+        return msgspec.structs.replace(self, target_seconds=least_seconds)
+
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Overrides for the queries whose ``application/query`` matches a shell pattern."""
@@ -102,28 +110,36 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     max_sources: int = 64  # per query
     max_operators: int = 32  # per query
 
-    def of(self, application: str, query: str, own: tuple[str, str] | None = None) -> QueryPolicy:
+    def of(
+        self,
+        application: str,
+        query: str,
+        own: tuple[str, str] | None = None,
+        least_target_seconds: float = 0.0,
+    ) -> QueryPolicy:
         """The settings that hold for one query.
 
         ``own``: the names it came with, where others may have been made for it; rules that fit
-        either hold.
+        either hold. ``least_target_seconds``: what its sink's quota asks for, ``quota.py``.
         """
-        if not self.rules:
+        if not self.rules and not least_target_seconds:
             return self.default
         known = self._known
         names = application, query, own or (application, query)
-        chosen = known.get(names)
+        key = *names, least_target_seconds
+        chosen = known.get(key)
         if chosen is None:
             if len(known) >= 2 * self.max_queries:
                 known.clear()  # of queries that are long gone
             chosen = self.default
             for rule in self._matching(*names):
                 chosen = _with(chosen, rule)
-            known[names] = chosen
+            chosen = chosen.with_target_from(least_target_seconds)
+            known[key] = chosen
         return chosen
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str, tuple[str, str]], QueryPolicy]:
+    def _known(self) -> dict[tuple[str, str, tuple[str, str], float], QueryPolicy]:
         """What the rules gave: every event of a query asks several times."""
         return {}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core import quota
 from agent.core.decide.executors import Need
 from agent.core.decide.pool import Member
 from agent.core.decide.reach import Reach
@@ -72,6 +73,7 @@ class Run(msgspec.Struct):
     control: str = ""
     output_mode: str = ""
     sink: str = ""
+    least_target_seconds: float = 0.0  # that its sink's quota asks for; 0: none is known
     checkpoint_location: str = ""
     ui_url: str | None = None
     conf: dict[str, str] = {}  # keys that the listener allows only
@@ -83,6 +85,13 @@ class Run(msgspec.Struct):
     slots: int = 0  # the same in all of them, or in a local master; 0: not known
     displaced_time: float = 0.0  # when a run in another application took its place; agent's clock
     begun_time: float = 0.0  # of the first that was told of it
+
+    def write_to(self, sink: str) -> None:
+        """What a start or a batch tells of its sink; an empty text tells nothing."""
+        if sink:
+            found = quota.of_sink(sink)
+            self.sink = sink
+            self.least_target_seconds = 0.0 if found is None else found.least_seconds
 
     @property
     def checkpoint(self) -> tuple[str, str]:
@@ -631,8 +640,14 @@ class Query(msgspec.Struct):
         self.sources = moved
 
     def settings(self, policy: Policy) -> QueryPolicy:
-        """What the configuration says of it, by the name of its series and by its own."""
-        return policy.of(*self.key, self.own_key) if policy.rules else policy.default
+        """What the configuration says of it, by the name of its series and by its own.
+
+        With a target that its sink's quota allows.
+        """
+        least = self.run.least_target_seconds
+        if not policy.rules and not least:
+            return policy.default
+        return policy.of(*self.key, self.own_key, least)
 
     def mode(self, policy: Policy) -> Mode:
         """The mode that holds: an operator's order, else the configured one."""

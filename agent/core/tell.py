@@ -359,6 +359,7 @@ def view(
                 query.run.sink,
                 controlled=controlled,
                 ends=looks_once(query),
+                target_seconds=settings.target_seconds,
             ),
         ],
         late_rows_held=(

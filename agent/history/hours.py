@@ -199,8 +199,7 @@ class _Source(msgspec.Struct):
 class Hours:
     """All hours of one query."""
 
-    def __init__(self, settings: QueryPolicy) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self.known: list[Hour] = []
         self.crew = CrewedHours()
         self._seconds, self._sizes = Sample(), Sample()  # of batches that read something
@@ -242,12 +241,12 @@ class Hours:
             for hour in told
         ]
 
-    def recommendation(self, query: Query, decisions: int) -> Row | None:
+    def recommendation(self, query: Query, settings: QueryPolicy, decisions: int) -> Row | None:
         """The limit that the query should have; None where it had no batch at all."""
         told = [hour for hour in self.known if hour.batches > hour.empty]
         if not told:
             return None
-        settings, whose = self._settings, told[-1].whose
+        whose = told[-1].whose
         batches = sum(hour.batches - hour.empty for hour in told)
         over = sum(hour.over_target for hour in told)
         # What its newest run reads from does not tell it, whatever the one before did.

@@ -96,9 +96,7 @@ class Judge:
     """One application by name, over all its logs."""
 
     def __init__(self, settings: QueryPolicy, most_queries: int = MOST_QUERIES) -> None:
-        self._settings = settings
-        policy = Policy(default=settings, max_queries=most_queries)
-        self._policy = policy
+        self._policy = Policy(default=settings, max_queries=most_queries)
         self._fleet: Fleet | None = None
         self._shadow: Fleet | None = None
         self._sequence = 0
@@ -178,11 +176,12 @@ class Judge:
             hours = self._hours[key]
             if query is None:
                 continue
+            settings = query.settings(self._policy)
             if hours.known:
                 hours.known[-1].end()
-                hours.known[-1].settle(query, self._settings)
+                hours.known[-1].settle(query, settings)
             yield from hours.rows()
-            advised = hours.recommendation(query, self._decisions.get(key, 0))
+            advised = hours.recommendation(query, settings, self._decisions.get(key, 0))
             if advised is not None:
                 yield advised
 
@@ -287,16 +286,17 @@ class Judge:
     ) -> Iterator[Row]:
         key = (whose.application, whose.query)
         if key not in self._hours:
-            self._hours[key], self._incidents[key] = Hours(self._settings), Incidents()
+            self._hours[key], self._incidents[key] = Hours(), Incidents()
         hour, before = self._hours[key].at(whose, event.time)
         if before is not None:
             self._remember()
             query = self._states.get(key)
             if query is not None:
-                before.settle(query, self._settings)
+                before.settle(query, query.settings(self._policy))
         if progress is not None:
             self._hours[key].read(progress)
-        hour.hear(event.time, line, would, progress, self._settings.target_seconds)
+        assert self._shadow is not None
+        hour.hear(event.time, line, would, progress, self._shadow.settings(key).target_seconds)
         yield from self._incidents[key].hear(whose, event.time, line)
         yield rows.batch(whose, event.time, line, would, progress)
         if would.limit.next != self._next.get(key):

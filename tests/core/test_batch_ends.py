@@ -27,14 +27,14 @@ EACH_BATCH = "ForeachBatchSink"
     ],
 )
 def test_code_of_the_jobs_own(operators: list[str], sink: str, said: str) -> None:
-    found = findings(operators, sink, controlled=True, ends=False)
+    found = findings(operators, sink, controlled=True, ends=False, target_seconds=5.0)
     assert [one.check for one in found] == ["batch_ends"] * bool(said)
     assert all(one.severity == "info" and said in one.evidence for one in found)
-    assert findings(operators, sink, controlled=False, ends=True) == []
+    assert findings(operators, sink, controlled=False, ends=True, target_seconds=5.0) == []
 
 
 def test_code_that_asks_after_the_run_what_was_read() -> None:
-    (found,) = findings([], KAFKA, controlled=True, ends=True)
+    (found,) = findings([], KAFKA, controlled=True, ends=True, target_seconds=5.0)
     assert (found.check, found.severity) == ("batch_ends", "info")
     assert "lastProgress" in found.evidence
-    assert len(findings([], EACH_BATCH, controlled=True, ends=True)) == 2
+    assert len(findings([], EACH_BATCH, controlled=True, ends=True, target_seconds=5.0)) == 2

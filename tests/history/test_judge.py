@@ -209,6 +209,16 @@ def advised_of(*logs: list[bytes]) -> list[dict[str, Any]]:
     return of([*told, *judge.end()], rows.RECOMMENDATIONS)
 
 
+def test_what_is_advised_goes_by_the_quota_of_the_sink() -> None:
+    lines = made.each_minute("app-1", "q-1", made.BASE)
+    (plain,) = advised_of(lines)
+    sink = b"BigQueryStreamingSink(sqlContext=x)"
+    (counted,) = advised_of([one.replace(b"noop-table", sink) for one in lines])
+    assert plain["target_seconds"] == TARGET.target_seconds < 2.0 < 57.6
+    assert counted["target_seconds"] == 57.6
+    assert plain["over_target_share"] > counted["over_target_share"] == 0.0
+
+
 def series_of(*logs: list[bytes]) -> dict[tuple[str, str], int]:
     """The batches of each."""
     return {(one["application"], one["query"]): one["batches"] for one in advised_of(*logs)}

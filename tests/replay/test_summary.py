@@ -35,7 +35,7 @@ def summed_up(
     events: list[dict[str, Any]], tmp_path: Path, policy: Policy = POLICY
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """The summary's lines and the lines of JSON."""
-    path, out, summary = tmp_path / "events", io.BytesIO(), Summary(policy)
+    path, out, summary = tmp_path / "events", io.BytesIO(), Summary()
     path.write_bytes(b"".join(json.dumps(event).encode() + b"\n" for event in events))
     assert replay_files([str(path)], policy, out, summary) == []
     return list(summary.lines()), [json.loads(line) for line in out.getvalue().splitlines()]
@@ -88,6 +88,16 @@ def test_each_query_is_held_against_its_own_target(tmp_path: Path) -> None:
     lines, _ = summed_up(events, tmp_path, policy)
     for line, target in zip(lines, (5, 30), strict=True):
         assert f"; 100 % of 4 limited ones within 30 % of the target of {target} s; " in line
+
+
+def test_a_query_is_held_against_the_target_that_its_sink_s_quota_leaves(tmp_path: Path) -> None:
+    driver, sink = Driver(), {"description": "BigQueryStreamingSink(x)"}
+    events = [
+        driver.progress(100, 60.0, limit=100, configured=100, backlog=9, sink=sink)
+        for _ in range(9)
+    ]
+    (line,), _ = summed_up(events, tmp_path)
+    assert "; 100 % of 4 limited ones within 30 % of the target of 57.6 s; " in line
 
 
 def test_failures_and_the_way_into_a_spiral_are_told(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from agent.core.decode.kafka_offsets import Offsets, Reading
     from agent.core.judge.alignment import AlignmentView
     from agent.core.measure.partitions import PartitionView
-    from agent.core.policy import Policy
+    from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
 
 
@@ -598,6 +598,10 @@ class Fleet:
             view = msgspec.structs.replace(view, findings=[*view.findings, unwatched])
         executors = self._clusters.view(query)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
+
+    def settings(self, key: Key) -> QueryPolicy:
+        """What holds for a query, as it is decided by; raises KeyError where there is none."""
+        return self._roster[key].settings(self._policy)
 
     def clock_set_seconds(self, key: Key) -> float:
         """What a time of a ``Point`` is ahead of the driver's clock, as it goes now.

@@ -4,6 +4,7 @@ Spark's own operators do not, but for what hangs on the watermark (``lateness``)
 task or of a moment, of which progress says nothing. What Spark calls
 once a batch, or once a batch and key, can: ``foreachBatch``, and functions that keep state of their
 own. Whether it does, its owner knows; that it may is said before Weir acts. See docs/late-rows.md.
+And a service that counts batches by the day is told of (``quota``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from agent.core import quota
+from agent.core.figures import figure
 from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
@@ -21,14 +24,18 @@ _OWN_STATE: Final = re.compile(r"(?i)GroupsWithState|InPandasWithState|transform
 _EACH_BATCH: Final = re.compile(r"(?i)foreachBatch")
 
 
-def findings(operators: Iterable[str], sink: str, *, controlled: bool, ends: bool) -> list[Finding]:
+def findings(
+    operators: Iterable[str], sink: str, *, controlled: bool, ends: bool, target_seconds: float
+) -> list[Finding]:
     """Of a query with these state operators and this sink, whose limits Weir may set.
 
     ``ends``: its run ends by itself, and the job may ask then what it has read.
+    ``target_seconds``: what a batch should take, by the sink's quota too.
     """
     if not controlled:
         return []
-    return [*_called(operators, sink), *([_COUNTED] if ends else [])]
+    counted = [_COUNTED] if ends else []
+    return [*_called(operators, sink), *counted, *_by_the_day(sink, target_seconds)]
 
 
 _COUNTED: Final = Finding(
@@ -40,6 +47,32 @@ _COUNTED: Final = Finding(
     "nothing, where no code asks; else count what was written, or in a listener, which hears of "
     "the last batch before onQueryTerminated, and may be long after the run is over",
 )
+
+
+def _by_the_day(sink: str, target_seconds: float) -> list[Finding]:
+    found = quota.of_sink(sink)
+    if found is None or target_seconds > found.least_seconds:
+        return []
+    least = f"{found.least_seconds:.0f} s"
+    if target_seconds == found.least_seconds:
+        then = f"the target is held at {least}, so that catching up does not use them up"
+        remedy = f"nothing; a longer trigger interval saves more: each batch is a {found.counts}"
+    else:
+        a_day = found.batches_a_day * found.least_seconds / target_seconds
+        then = (
+            f"catching up in batches of {figure(target_seconds)} s would make {figure(a_day)}, and "
+            f"the deadline is too short for a target of {least}"
+        )
+        remedy = "a longer deadline_seconds, or a longer trigger interval"
+    return [
+        Finding(
+            "batch_ends",
+            "info",
+            f"its sink makes a {found.counts} of each batch, of which {found.service} takes "
+            f"{found.batches_a_day:,} a day for a table: {then}",
+            remedy,
+        )
+    ]
 
 
 def _called(operators: Iterable[str], sink: str) -> list[Finding]:

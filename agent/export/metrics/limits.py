@@ -75,7 +75,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.target_seconds,
         unit="seconds",
         note="Absent in real-time mode and continuous processing, where rows do not wait for a "
-        "batch to end.",
+        "batch to end. What is configured, or more where the sink's service takes so many batches "
+        "a day (agent/core/quota.py).",
     ),
     QUERY.gauge(
         "weir_target_feasible",
