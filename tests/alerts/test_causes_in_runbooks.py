@@ -34,6 +34,16 @@ def test_each_place_and_kind_has_its_next_step(cause: str) -> None:
         assert any({where, "any"} & wheres and what in whats for where, what in reached)
 
 
+@pytest.mark.parametrize(
+    "code", ["quotaExceeded", "jobRateLimitExceeded", "dailyLimitExceeded", "TOO_MANY_PARTS"]
+)
+def test_a_quota_of_commits_is_not_met_by_smaller_batches(code: str) -> None:
+    page = runbooks.source("WeirBatchesFailing")
+    (step,) = [one for one in page.split("\n- ") if code in one]
+    assert "larger batches" in step
+    assert "weir limit" not in step
+
+
 def test_a_killed_machine_may_have_wanted_memory() -> None:
     page = runbooks.source("WeirBatchesFailing").split("machine, shuffle / killed", 1)[1]
     assert "code 137" in page.split("\n- ", 1)[0]
