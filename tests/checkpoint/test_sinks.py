@@ -17,6 +17,8 @@ BY_ID = (
     "LakeSoulSink[file:/lake/orders]",
     "org.elasticsearch.spark.sql.streaming.EsSparkSqlStreamingSink@1a2b3c4d",
     "org.opensearch.spark.sql.streaming.OpenSearchSparkSqlStreamingSink",  # as a start tells it
+    "net.snowflake.spark.snowflake.streaming.SnowflakeSink@1a2b3c4d",
+    "net.snowflake.spark.snowflake.streaming.SnowflakeSink",
     "lake.sales.orders",  # Iceberg's table, by its name
     "s3://lake/sales/orders",  # and by its place
 )
@@ -41,7 +43,9 @@ def watched(monkeypatch, sink):
     monkeypatch.setattr(rescue_command, "ask", lambda *_: [one])
 
 
-@pytest.mark.parametrize("name", ["Delta", "Iceberg", "Hudi", "Elasticsearch", "OpenSearch"])
+@pytest.mark.parametrize(
+    "name", ["Delta", "Iceberg", "Hudi", "Elasticsearch", "OpenSearch", "Snowflake"]
+)
 def test_every_table_format_that_passes_over_batch_ids_is_named_with_where_to_look(tmp_path, name):
     """Hudi's default operation is upsert by key, and it keeps ids all the same."""
     _, report = rescue_quietly(checkpoint(tmp_path))
