@@ -276,7 +276,8 @@ class Query:
         return {
             "trigger": self.trigger,
             "outputMode": _attempt(lambda: str(execution.outputMode().toString()).lower(), ""),
-            "sink": _attempt(lambda: _sink_text(execution.sink()), ""),
+            # As progress tells it, an object's address too: by that a class is told from a table.
+            "sink": _attempt(lambda: redact(str(execution.sink().toString()))[:_TEXT], ""),
             "checkpointLocation": _attempt(
                 lambda: redact(str(execution.resolvedCheckpointRoot())), ""
             ),
@@ -371,11 +372,6 @@ def _unwrapped(java_query: Any) -> Any:
     """The execution behind Spark's ``StreamingQueryWrapper``, or what was given."""
     class_name = str(java_query.getClass().getName())
     return java_query.streamingQuery() if class_name.endswith("Wrapper") else java_query
-
-
-def _sink_text(sink: Any) -> str:
-    """The sink without its object's address, which differs with every start."""
-    return redact(_OBJECT_ADDRESS.sub("", str(sink.toString())))[:_TEXT]
 
 
 def _attempt(read: Callable[[], Any], otherwise: Any) -> Any:

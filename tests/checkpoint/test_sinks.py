@@ -16,7 +16,7 @@ BY_ID = (
     "HoodieStreamingSink[/lake/orders]",
     "LakeSoulSink[file:/lake/orders]",
     "org.elasticsearch.spark.sql.streaming.EsSparkSqlStreamingSink@1a2b3c4d",
-    "org.opensearch.spark.sql.streaming.OpenSearchSparkSqlStreamingSink",  # as a start tells it
+    "org.opensearch.spark.sql.streaming.OpenSearchSparkSqlStreamingSink@5f8edcc5",
     "net.snowflake.spark.snowflake.streaming.SnowflakeSink@1a2b3c4d",
     "net.snowflake.spark.snowflake.streaming.SnowflakeSink",
     "lake.sales.orders",  # Iceberg's table, by its name
@@ -30,6 +30,7 @@ OTHERS = (
     "org.apache.spark.sql.execution.streaming.ConsoleTable$@2a3b5b47",
     "ForeachWriterTable(Writer@1,Left(id#1.2))",
     "MongoTable{schema=a.b, capabilities=[x]}",
+    "org.apache.kudu.spark.kudu.KuduSink@1a2b3c4d",
 )
 
 

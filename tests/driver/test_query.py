@@ -15,6 +15,7 @@ from spark_listener.progress import read_progress
 from spark_listener.query import (
     _MOST_NODES,
     Abilities,
+    Query,
     _identity_of,
     abilities,
     takes_all_at_once,
@@ -134,6 +135,26 @@ def test_an_iceberg_source_that_keeps_no_branch_is_known_by_its_table() -> None:
 def test_a_source_that_tells_its_class_alone_has_no_fingerprint(name: str) -> None:
     assert _identity_of(Source(f"{name}@1a2b")) == ""
     assert _identity_of(Source(f"{name}[orders]")) != ""
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        "org.apache.kudu.spark.kudu.KuduSink@1a2b",
+        "x.ConsoleTable$@3c",
+        "lake.orders",
+        "FileSink[x]",
+    ],
+)
+def test_a_start_tells_its_sink_as_each_batch_does(described: str) -> None:
+    """By its object's address a class is told from a table that is named so."""
+    query: Any = object.__new__(Query)
+    sink = SimpleNamespace(toString=lambda: described)
+    query.execution = SimpleNamespace(sparkSessionForStream=lambda: None, sink=lambda: sink)
+    query.trigger = ""
+    body = {"id": "q", "runId": "r", "sink": {"description": described}}
+    told = json.loads(read_progress(json.dumps(body)).text)["sink"]["description"]
+    assert query.facts()["sink"] == told
 
 
 @pytest.mark.parametrize(
