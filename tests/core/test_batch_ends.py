@@ -30,6 +30,7 @@ def test_code_of_the_jobs_own(operators: list[str], sink: str, said: str) -> Non
     found = findings(operators, sink, controlled=True, ends=False, target_seconds=5.0)
     assert [one.check for one in found] == ["batch_ends"] * bool(said)
     assert all(one.severity == "info" and said in one.evidence for one in found)
+    assert all("how many rows" in one.evidence for one in found)
     assert findings(operators, sink, controlled=False, ends=True, target_seconds=5.0) == []
 
 

@@ -86,8 +86,9 @@ def _called(operators: Iterable[str], sink: str) -> list[Finding]:
         Finding(
             "batch_ends",
             "info",
-            f"the job's own code is called by {', by '.join(calls)}: what it gives out may hang on "
-            "where batches end, which limits move, as restarts and bursts do",
+            f"the job's own code is called by {', by '.join(calls)}: what it gives out, and "
+            "how many rows, may hang on where batches end, which limits move, as restarts and "
+            "bursts do",
             "nothing, where it does not; else mode: dry-run for this query",
         )
     ]
