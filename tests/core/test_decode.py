@@ -15,6 +15,7 @@ from agent.core.decode.events import (
     HeartbeatEvent,
     MalformedRequest,
     ProgressEvent,
+    StartedEvent,
     TooManyEvents,
     decode_event,
     decode_limits,
@@ -34,6 +35,28 @@ PROGRESS: dict[str, Any] = {
     "durationMs": {"triggerExecution": 1500, "walCommit": 20},
     "sources": [],
 }
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("BigQueryStreamingSink(a=x@1, latestBatchId=-1)", "BigQueryStreamingSink(a=x@1)"),
+        ("BigQueryStreamingSink(a=x@1, latestBatchId=12)", "BigQueryStreamingSink(a=x@1)"),
+        (
+            f"BigQueryStreamingSink({'x' * 480}, latestBatchId=1)",
+            f"BigQueryStreamingSink({'x' * 478}",
+        ),
+        ("FileSink[/a, latestBatchId=1)/b]", "FileSink[/a, latestBatchId=1)/b]"),
+    ],
+)
+def test_a_sink_that_counts_its_batches_is_one_and_the_same(said: str, kept: str) -> None:
+    driver = Driver()
+    events = (driver.started(sink=said), driver.progress(1, 1.0, sink={"description": said}))
+    request = decode_request(driver.body(*events))
+    started, ended = (event.body for _, event in request.events)
+    assert isinstance(started, StartedEvent)
+    assert isinstance(ended, ProgressEvent)
+    assert started.sink == ended.progress.sink == kept
 
 
 @pytest.mark.parametrize(

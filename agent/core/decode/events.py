@@ -65,6 +65,8 @@ MOST_RUNNING: Final = 10_000  # queries in a heartbeat: each has threads of its 
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
 MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
 MAX_DESCRIPTION: Final = 500
+#: So ends what BigQuery's sink says of itself.
+_LATEST_BATCH: Final = re.compile(r", latestBatchId=-?\d+(?=\)\Z)")
 MAX_HOST: Final = 253  # as long as a name in DNS can be
 #: Of a year after 9999, where ISO 8601 as Python reads it ends; in Gregory's calendar the days come
 #: again every 400 years.
@@ -575,7 +577,7 @@ def _progress(body: _EventBody, limits: list[SourceLimit]) -> Progress:
         sources,
         [_operator(item) for item in (body.state_operators or [])[:MOST_PARTS]],
         _watermark(event_time.get("watermark")),
-        _described(_mapping(body.sink).get("description")),
+        _sink(_mapping(body.sink).get("description")),
         "watermark" in event_time,
         _event_time(event_time.get("min")),
         _event_time(event_time.get("max")),
@@ -657,7 +659,7 @@ def _started(body: _EventBody, limits: list[SourceLimit]) -> StartedEvent:
         trigger=_trigger(body.trigger),
         control=_text(body.control)[:20],
         output_mode=_text(body.output_mode)[:40],
-        sink=_described(body.sink),
+        sink=_sink(body.sink),
         checkpoint_location=redact(_text(body.checkpoint_location)[:1000]),
         ui_url=redact(body.ui_url[:1000]) if isinstance(body.ui_url, str) else None,
         conf={
@@ -870,6 +872,11 @@ def _trigger(value: object) -> str:
 def _described(value: object) -> str:
     """What a source or sink says of itself; a driver that does not redact may have sent it."""
     return intern(redact_again(_text(value)[: 2 * MAX_DESCRIPTION])[:MAX_DESCRIPTION])
+
+
+def _sink(value: object) -> str:
+    """As ``_described``, without a count of its batches: with each it would be another sink."""
+    return _described(_LATEST_BATCH.sub("", _text(value)))
 
 
 def _error_class(value: object) -> str | None:
