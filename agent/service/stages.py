@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections import defaultdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
@@ -143,7 +144,12 @@ class Stages:
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False)
+            self._client = httpx.AsyncClient(
+                # httpx by itself would ask certifi's list, and not the system's
+                verify=ssl.create_default_context(),
+                trust_env=False,
+                follow_redirects=False,
+            )
         return self._client
 
     def _why_not(self, ui_url: str | None, now: float) -> str | None:

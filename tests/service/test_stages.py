@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from agent.core.judge.alignment import AlignmentView
 
+CERTIFICATES = Path(__file__).parents[1] / "driver" / "certificates"
 JOBS = [
     {
         "jobId": 7,
@@ -63,7 +66,11 @@ class RestServer:
     """Speaks as a driver's REST API does, or as one that is in trouble."""
 
     def __init__(
-        self, answer: Callable[[str], tuple[int, bytes] | None], *, packed: str | None = None
+        self,
+        answer: Callable[[str], tuple[int, bytes] | None],
+        *,
+        packed: str | None = None,
+        secure: bool = False,
     ) -> None:
         asked: list[str] = []
         taken: set[str | None] = set()
@@ -88,7 +95,12 @@ class RestServer:
 
         self.asked, self.taken = asked, taken
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if secure:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(CERTIFICATES / "agent.pem", CERTIFICATES / "agent.key")
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        scheme = "https" if secure else "http"
+        self.address = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -174,6 +186,20 @@ def test_only_hosts_that_are_allowed_are_asked(
     assert bool(driver.asked) == asked
     assert bool(found.stages) == asked
     assert asked or "spark_ui_hosts" in found.missing
+
+
+@pytest.mark.parametrize(("trusted", "asked"), [("agent.pem", True), ("stranger.pem", False)])
+def test_a_driver_s_certificate_is_judged_by_the_system_s_list(
+    monkeypatch: pytest.MonkeyPatch, trusted: str, asked: bool
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / trusted))
+    server = RestServer(well, secure=True)
+    try:
+        found = Watched(server.address, [LOCAL]).look()
+    finally:
+        server.close()
+    assert bool(found.stages) == bool(server.asked) == asked
+    assert asked or "out of reach" in found.missing
 
 
 @pytest.mark.parametrize("more", ["/", "/?", "/jobs/job/kill/ ?id=12&x=", "?id=12#", "#/jobs"])
