@@ -7,11 +7,14 @@ logged.
 
 from __future__ import annotations
 
+import re
 import time
+from collections import deque
 from concurrent.futures import TimeoutError as NoAnswer  # before 3.11 not the built-in one
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.decode.kafka_offsets import Held
+from agent.core.names import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +25,11 @@ REQUEST_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 2.0 * REQUEST_SECONDS
 #: Options of a client that are this module's own business.
 _OURS: Final = frozenset({"bootstrap.servers"})
-_SECRET: Final = ("password", "secret", "token", "key.pem", "jaas")
+#: Options whose values are Python's: the client ends over some, and over a logger only later.
+_CODE: Final = frozenset(
+    {"default.topic.config", "error_cb", "logger", "oauth_cb", "stats_cb", "throttle_cb"}
+)
+_SECRET: Final = ("password", "passphrase", "secret", "token", "key.pem", "jaas")
 
 #: Stands beside each offset that Weir writes into a group: what has another is not Weir's.
 GROUP_MARK: Final = "weir"
@@ -54,6 +61,8 @@ def read_options(path: Path) -> dict[str, str]:
             raise ValueError(f"{path}:{number}: not of the form key=value")
         if key in _OURS:
             raise ValueError(f"{path}:{number}: {key} is set by kafka_bootstrap_servers")
+        if key in _CODE:
+            raise ValueError(f"{path}:{number}: {key} takes Python's own objects, and no text")
         options[key] = value.strip()
     return options
 
@@ -64,7 +73,7 @@ class Brokers:
     def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
         """Raises ValueError, naming the key, where the extra is missing or an option is wrong."""
         try:
-            from confluent_kafka import KafkaException
+            from confluent_kafka import KafkaError, KafkaException
             from confluent_kafka.admin import AdminClient
         except ImportError:
             raise ValueError(
@@ -73,17 +82,30 @@ class Brokers:
             ) from None
         self._failure = KafkaException
         self._bootstrap = bootstrap_servers
+        # Why a connection failed the client tells apart from the request that fails of it, and of
+        # what goes on not again: the newest is kept until all is answered.
+        reasons: deque[Any] = deque(maxlen=1)
+
+        def tell(error: Any) -> None:
+            """By ``poll``, in the thread that calls it."""
+            if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
+                reasons.append(error)
+
+        self._reasons = reasons
         settings: dict[str, Any] = {
             "socket.timeout.ms": int(REQUEST_SECONDS * 1000),
             "reconnect.backoff.max.ms": 2000,
             "log_level": 2,
             **options,
             "bootstrap.servers": bootstrap_servers,
-            "error_cb": lambda _: None,  # said once, by whoever asks
+            # A producer's default, as which the client counts, has brokers make a topic that was
+            # just deleted anew (KAFKA-10606).
+            "allow.auto.create.topics": "false",
+            "error_cb": tell,  # said once, by whoever asks
         }
         try:
             self._admin = AdminClient(settings)
-        except KafkaException as error:
+        except (KafkaException, TypeError, ValueError) as error:
             raise ValueError(f"kafka_options_file: {_said(error, options)}") from None
         self._options = dict(options)
 
@@ -145,6 +167,8 @@ class Brokers:
             found.append(offsets)
         earliest, latest, stable = found
         both = earliest.keys() & latest.keys()
+        if len(both) == len(marks):
+            self._reasons.clear()
         if not both:
             raise self._unavailable(NoAnswer() if failure is None else failure)
         return {
@@ -240,14 +264,19 @@ class Brokers:
     def _unavailable(self, error: BaseException) -> KafkaUnavailable:
         silent = isinstance(error, NoAnswer)
         said = "no answer" if silent else _said(error, self._options)
+        self._admin.poll(0)  # has the client tell what it keeps
+        if self._reasons and (silent or error.args[0].code() < 0):  # else a broker's own word
+            said = f"{said}; {_said(self._failure(self._reasons[-1]), self._options)}"
         return KafkaUnavailable(f"{self._bootstrap}: {said}")
 
 
 def _said(error: BaseException, options: Mapping[str, str]) -> str:
-    """A client's own words, without any value that an option holds."""
+    """A client's own words, in one line, without any value that an option holds."""
     first = error.args[0] if error.args else error
     text = str(first.str() if hasattr(first, "str") else first) or type(error).__name__
-    for key, value in options.items():
+    for key, value in sorted(options.items(), key=lambda option: -len(option[1])):
         if value and any(mark in key.lower() for mark in _SECRET):
             text = text.replace(value, "***")
-    return text[:300]
+        elif value:  # may be a word, as "ssl" is, and a part of many
+            text = re.sub(rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\w)", "***", text)
+    return first_line(text)

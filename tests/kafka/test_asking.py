@@ -237,6 +237,7 @@ def test_a_deleted_topic_is_left_to_progress(broker: Broker, tmp_path: Path) -> 
         ("sasl.password\n", ":1: not of the form key=value"),
         ("# fine\nbootstrap.servers=elsewhere:9092\n", ":2: bootstrap.servers is set by"),
         ("sasl.password=hunter2\nno.such.option=1\n", "no.such.option"),
+        ("oauth_cb=hunter2\n", ":1: oauth_cb takes"),
     ],
 )
 def test_options_that_are_wrong_are_named_and_secrets_are_not(
@@ -262,5 +263,6 @@ def test_secrets_stay_out_of_the_log_when_nobody_answers(tmp_path: Path) -> None
     with AgentProcess(tmp_path, *options) as agent:
         read(agent, 1, "any", {"0": 0})
         until(lambda: "cannot be asked" in agent.log_path.read_text(), "a warning")
+        assert "Connection refused" in agent.log_path.read_text()
         assert "hunter2" not in agent.log_path.read_text()
         assert metric(agent, "backlog_rows") == 0

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+import threading
 from concurrent.futures import Future
+from contextlib import closing, contextmanager, nullcontext, suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +27,8 @@ from tests.core.events import START_TIME, Driver
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from agent.sources.kafka import Place
 
@@ -657,6 +662,7 @@ class Admin:
     def __init__(self, answer: Callable[[Any], Future[Any]]) -> None:
         self.answer = answer
         self.list_topics = lambda timeout: SimpleNamespace(topics={})
+        self.poll = lambda timeout: 0
 
     def list_offsets(self, marks: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
         return {mark: self.answer(mark) for mark in marks}
@@ -697,6 +703,185 @@ def test_errors_that_nobody_asks_for_are_not_kept(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KafkaUnavailable):
         brokers.partitions(["t"])
     assert len(client) <= 8
+
+
+@contextmanager
+def listening(speak: Callable[[socket.socket], object]) -> Iterator[str]:
+    """The address of someone who speaks so to whoever connects, one by one, and hangs up."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:  # it is shut down
+                    return
+                with connection, suppress(OSError):
+                    connection.settimeout(10.0)
+                    speak(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)  # ends ``accept``
+        thread.join(20)
+
+
+def web(connection: socket.socket) -> None:
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+TLS = {"security.protocol": "ssl"}
+OIDC = {
+    "security.protocol": "sasl_plaintext",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "weir-client",
+    "sasl.oauthbearer.client.secret": "hunter2",
+    "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token?pass=hunter2",
+}
+
+
+@pytest.mark.parametrize(
+    ("servers", "options", "said"),
+    [
+        ("127.0.0.1:1", {}, "Connection refused"),
+        ("no-broker.invalid:9092", {}, "Failed to resolve 'no-broker.invalid:9092'"),
+        (web, TLS, "SSL handshake failed"),
+        ("127.0.0.1:1", OIDC, "Failed to acquire SASL *** token"),
+    ],
+    ids=["refused", "name", "tls", "token"],
+)
+def test_why_brokers_cannot_be_reached_is_told_and_no_option_of_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+    servers: str | Callable[[socket.socket], None],
+    options: dict[str, str],
+    said: str,
+) -> None:
+    """The client's own word for all of it is "Broker transport failure"."""
+    monkeypatch.setattr(kafka, "REQUEST_SECONDS", 1.0)
+    known = nullcontext(servers) if isinstance(servers, str) else listening(servers)
+    with known as address:
+        brokers = Brokers(address, options)
+
+        def cause() -> str | None:
+            with pytest.raises(KafkaUnavailable) as caught:
+                brokers.partitions(["t"])
+            return str(caught.value) if said in str(caught.value) else None
+
+        told = until(cause, said, seconds=60)
+    assert told.startswith(f"{address}: ")
+    assert len(told.splitlines()) == 1
+    assert not [value for value in options.values() if value in told]
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize("options", [{}, {"allow.auto.create.topics": "true"}], ids=str)
+def test_asking_for_topics_makes_none(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    """Older brokers make one anew that is deleted while they list all (KAFKA-10606)."""
+    monkeypatch.setattr(kafka, "REQUEST_SECONDS", 1.0)
+    asked: list[int] = []
+
+    def broker(connection: socket.socket) -> None:
+        """It knows Metadata up to version 4, whose last field is whether topics may be made.
+
+        https://kafka.apache.org/protocol: ApiVersions (18) has its versions, which it tells.
+        """
+        while size := connection.recv(4, socket.MSG_WAITALL):
+            request = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+            kind, _, correlation = struct.unpack_from(">hhi", request)
+            if kind == 3 and request[-5:-1] == b"\xff" * 4:  # for all topics
+                asked.append(request[-1])
+            if kind != 18:
+                continue
+            known = b"".join(struct.pack(">hhhx", *one) for one in ((3, 0, 4), (18, 0, 3)))
+            answer = struct.pack(">ihB", correlation, 0, 3) + known + bytes(5)
+            connection.sendall(struct.pack(">i", len(answer)) + answer)
+
+    with listening(broker) as address:
+        brokers = Brokers(address, options)
+
+        def ask() -> bool:
+            with suppress(KafkaUnavailable):
+                brokers.partitions(["t"])
+            return bool(asked)
+
+        until(ask, "a request for metadata", seconds=60)
+    assert set(asked) == {0}
+
+
+def test_a_reason_that_is_over_or_another_s_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(brokers: Brokers, code: int) -> str:
+        def fail(timeout: float) -> None:
+            raise KafkaException(KafkaError(code))
+
+        monkeypatch.setattr(brokers._admin, "list_topics", fail)
+        with pytest.raises(KafkaUnavailable) as caught:
+            brokers.partitions(["t"])
+        return str(caught.value)
+
+    reason = KafkaError(KafkaError._SSL, "handshake failed")
+    # A partition that nobody answers for may be behind what failed.
+    partly = answering(monkeypatch, lambda mark: told(5) if mark.partition else Future())
+    partly._reasons.append(reason)
+    partly.held(PLACES)
+    assert failing(partly, KafkaError._TRANSPORT).endswith("; handshake failed")
+    # A broker that answers tells by itself what is wrong.
+    assert "handshake" not in failing(partly, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    wholly = answering(monkeypatch, lambda _: told(5))
+    wholly._reasons.append(reason)
+    wholly.held(PLACES)
+    assert "handshake" not in failing(wholly, KafkaError._TRANSPORT)
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "told"),
+    [
+        ({"sasl.password": "pass"}, "trespass", "tres***"),
+        ({"sasl.password": "pass", "ssl.key.password": "pass-2"}, "pass-2", "***"),
+        ({"sasl.oauthbearer.assertion.private.key.passphrase": "x1"}, "by x1y", "by ***y"),
+        ({"sasl.username": "weir"}, "user weir, weird", "user ***, weird"),
+        (
+            {"security.protocol": "ssl"},
+            'ssl://b:1 "ssl.ca.location"',
+            '***://b:1 "ssl.ca.location"',
+        ),
+        (
+            {"client.id": "kafka"},
+            "kafka-1.prod:9092 a.kafka kafka.",
+            "kafka-1.prod:9092 a.kafka ***.",
+        ),
+        ({"ssl.ca.location": "/etc/ca.pem"}, "no /etc/ca.pem: gone", "no ***: gone"),
+        ({"ssl.crl.location": ""}, "a\x1b[2Jb\nc", "a\ufffd[2Jb"),
+    ],
+)
+def test_what_the_client_says_holds_no_option_s_value(
+    options: dict[str, str], text: str, told: str
+) -> None:
+    assert kafka._said(KafkaException(KafkaError(KafkaError._FAIL, text)), options) == told
+
+
+@pytest.mark.parametrize(
+    "key", ["default.topic.config", "error_cb", "logger", "oauth_cb", "stats_cb", "throttle_cb"]
+)
+def test_options_that_only_python_can_give_are_named(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"client.id=weir\n{key}=hunter2\n")
+    with pytest.raises(ValueError, match=rf"client\.properties:2: {key} takes") as caught:
+        kafka.read_options(file)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key", ["oauth_cb", "throttle_cb", "on_delivery", "log_cb", "security.protocol", "partitioner"]
+)
+def test_an_option_that_the_client_refuses_is_named_without_its_value(key: str) -> None:
+    with pytest.raises(ValueError, match=f"^kafka_options_file: .*{key}") as caught:
+        Brokers("127.0.0.1:1", {key: "hunter2"})
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_broker_that_hangs_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
