@@ -109,6 +109,9 @@ class KafkaWatch:
                 cause=error,
             )
             return
+        except Exception:
+            self.up = False  # they may answer: what they are asked for is not known all the same
+            raise
         self._failures = 0
         self.up = True
         if left and left != self._left:

@@ -218,8 +218,10 @@ class Timers:
 
     async def _ask_kafka(self) -> None:
         assert self._kafka is not None
-        await self._kafka.look()
-        self._service.kafka_up = self._kafka.up
+        try:
+            await self._kafka.look()
+        finally:
+            self._service.kafka_up = self._kafka.up
 
     async def _tell_kafka(self) -> None:
         assert self._groups is not None

@@ -168,6 +168,14 @@ def test_rows_come_from_the_sources_where_the_event_log_has_none_at_the_top() ->
         ({"/apps/s:t": {"0": 10}}, {"/apps/s:t": {"0": 12}}, 2),
         # Alibaba's LogHub, project and store: times, of which a difference is no number of rows.
         ({"p#s": {"0": 1409569200}}, {"p#s": {"0": 1409569260}}, None),
+        # What a client of Kafka's refuses to ask about.
+        ({"": {"0": 10}}, {"": {"0": 12}}, None),
+        ({"a\0b": {"0": 10}}, {"a\0b": {"0": 12}}, None),
+        ({"t" * 2**15: {"0": 10}}, {"t" * 2**15: {"0": 12}}, None),
+        ({"t": {"\N{SUPERSCRIPT TWO}": 10}}, {"t": {"\N{SUPERSCRIPT TWO}": 12}}, None),
+        ({"t": {"2147483648": 10}}, {"t": {"2147483648": 12}}, None),
+        ({"t": {"9" * 5000: 10}}, {"t": {"9" * 5000: 12}}, None),
+        ({"t": {"2147483647": 10}}, {"t": {"2147483647": 12}}, 2),
         ("{broken", "{broken", None),
     ],
 )

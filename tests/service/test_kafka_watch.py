@@ -20,6 +20,7 @@ from agent.core.decode.kafka_offsets import Held
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from agent.service.kafka_watch import MOST_PARTITIONS, RETENTION_SECONDS, KafkaWatch
+from agent.service.timers import Timers
 from agent.sources import kafka
 from agent.sources.kafka import Brokers, KafkaUnavailable
 from spark_listener.wire import format_time
@@ -129,6 +130,30 @@ def test_brokers_that_nobody_has_to_ask_any_more_are_not_told_as_silent(
     watch.look(60.0)
     assert watch.watch.up is None
     watch.reads("two", {"t": {"0": 100}})
+    watch.look()
+    assert watch.watch.up is True
+
+
+def test_a_question_that_cannot_be_asked_is_told_as_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster({("t", "0"): Held(0, 103)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 100}})
+    watch.look()
+    assert watch.watch.up is True
+
+    def unasked(_: object) -> Any:
+        raise ValueError("Invalid ConfigResource(2,)")
+
+    service = SimpleNamespace(kafka_up=True)
+    timers = cast("Any", SimpleNamespace(_kafka=watch.watch, _service=service))
+    watch.now += 5.0
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "partitions", unasked)
+        with pytest.raises(ValueError, match="ConfigResource"):
+            asyncio.run(Timers._ask_kafka(timers))
+    assert service.kafka_up is False
     watch.look()
     assert watch.watch.up is True
 

@@ -17,6 +17,11 @@ Offsets = dict[tuple[str, str], int]
 #: In no name of a topic, of Apache's broker or of others that speak so; ``project#store`` is
 #: Alibaba's LogHub, which counts seconds.
 _NO_TOPIC: Final = "#"
+#: The longest text that Kafka's protocol carries. Apache's broker has names of 249 letters at most,
+#: others that speak so have longer ones.
+_MOST_TOPIC_BYTES: Final = 2**15 - 1
+#: Partitions are numbers of 32 bits with a sign.
+_MOST_PARTITIONS: Final = 2**31
 #: How Spark describes its sources for Kafka: ``KafkaV2[Subscribe[orders]]``.
 _OF_KAFKA: Final = re.compile(r"Kafka\w*(\[|\Z)")
 #: How Spark describes a source with the option ``assign``: ``KafkaV2[Assign[orders-0, orders-1]]``.
@@ -68,17 +73,29 @@ def parse_offsets(value: object) -> Offsets | None:
     for topic, partitions in value.items():
         if not isinstance(partitions, dict) or not partitions:
             return None
-        if not isinstance(topic, str) or _NO_TOPIC in topic:
+        if not isinstance(topic, str) or not _is_topic(topic):
             return None
         for partition, offset in partitions.items():
             if isinstance(offset, bool) or not isinstance(offset, int):
                 return None
             if not -MOST_OFFSET < offset < MOST_OFFSET:
                 return None
-            if not (isinstance(partition, str) and partition.isdigit()):
+            if not isinstance(partition, str) or not _is_partition(partition):
                 return None
             offsets[topic, partition] = offset
     return offsets
+
+
+def _is_topic(name: str) -> bool:
+    """Whether it may be asked about: a client refuses what is none, and all asked with it."""
+    if not name or _NO_TOPIC in name or not name.isprintable():
+        return False
+    return len(name.encode()) <= _MOST_TOPIC_BYTES
+
+
+def _is_partition(text: str) -> bool:
+    plain = text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_PARTITIONS))
+    return plain and int(text) < _MOST_PARTITIONS
 
 
 def is_kafka(description: str) -> bool:
