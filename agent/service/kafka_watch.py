@@ -7,8 +7,8 @@ again what progress says.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,6 +17,7 @@ import structlog
 from agent.core.judgement import Finding
 from agent.core.measure.partitions import Watched
 from agent.service.log import Rarely
+from agent.service.threads import in_thread
 from agent.sources.kafka import KafkaUnavailable
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class KafkaWatch:
             self._fleet().hear_unwatched({})
             return
         try:
-            held, silent, left, hidden = await asyncio.to_thread(self._ask, readings, topics, now)
+            held, silent, left, hidden = await in_thread(partial(self._ask, readings, topics, now))
         except KafkaUnavailable as error:
             self._failures = min(self._failures + 1, 16)
             self.up = False

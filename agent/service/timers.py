@@ -185,6 +185,8 @@ class Timers:
         """Nothing is done any more."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+        if self._groups is not None:  # the loop's end waits for its thread
+            self._groups.close()
 
     def _again(
         self, what: str, seconds: float, act: Callable[[], Coroutine[Any, Any, None] | None]

@@ -36,9 +36,10 @@ class GroupWriter:
         self._setup = {"bootstrap": bootstrap_servers, "options": dict(options)}
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
+        self._closed = False
 
     def write_group(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """As ``Brokers.write_group``; KafkaUnavailable too where the child ends over it."""
+        """As ``Brokers.write_group``. KafkaUnavailable where its child ends, or once closed."""
         asked = {
             "group": group,
             "offsets": [[topic, partition, at] for (topic, partition), at in offsets.items()],
@@ -57,7 +58,8 @@ class GroupWriter:
             raise KafkaUnavailable(str(answer["failed"]))
 
     def close(self) -> None:
-        """Ends the child, and with it whatever waits for its answer."""
+        """Ends the child, and with it whatever waits for its answer. No other is begun."""
+        self._closed = True
         child = self._child
         if child is not None:
             child.kill()
@@ -76,6 +78,8 @@ class GroupWriter:
                 start_new_session=True,  # Ctrl-C is the agent's, whose end this one notices
             )
             self._tell(child, self._setup)
+        if self._closed:  # after the child is there to be seen: ``close`` looks the other way round
+            raise ValueError("closed")
         self._tell(child, asked)
         assert child.stdout is not None
         with selectors.DefaultSelector() as answers:  # which takes descriptors of any number

@@ -158,6 +158,32 @@ def test_a_question_that_cannot_be_asked_is_told_as_silence(
     assert watch.watch.up is True
 
 
+def test_the_end_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster({("t", "0"): Held(0, 103)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 100}})
+    asked, answer, answered = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(_: object) -> list[Place]:
+        asked.set()
+        answer.wait(20.0)
+        answered.set()
+        return []
+
+    monkeypatch.setattr(cluster, "partitions", slow)
+
+    async def asking() -> None:
+        task = asyncio.create_task(watch.watch.look())
+        assert await asyncio.to_thread(asked.wait, 20.0)
+        assert not task.done()
+
+    watch.now += 5.0
+    asyncio.run(asking())
+    assert not answered.is_set()
+    answer.set()
+    assert answered.wait(20.0)
+
+
 def test_what_is_assigned_is_remembered_while_a_batch_runs() -> None:
     watch = Watch(Cluster({("t", "0"): Held(0, 103), ("t", "1"): Held(0, 1_000_000)}))
     watch.reads("some", {"t": {"0": 100}}, "KafkaV2[Assign[t-0]]")
