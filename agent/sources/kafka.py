@@ -219,8 +219,8 @@ class Brokers:
         """Puts offsets into a consumer group without members.
 
         It is looked up each time whose they are: somebody may have come and gone since. Raises
-        GroupRefused where the group is somebody else's or has members, or, of each partition by
-        itself, where brokers do not take it; KafkaUnavailable.
+        GroupRefused where the group is somebody else's or has members, or where brokers do not take
+        it, or a partition of it; KafkaUnavailable.
         """
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
@@ -246,7 +246,12 @@ class Brokers:
                 [request or ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
             )
             return answers[group].result(WAIT_SECONDS).topic_partitions
-        except (self._failure, NoAnswer) as error:
+        except self._failure as error:
+            # Above 0 it is a broker's own word, of this group alone.
+            if error.args[0].code() > 0 and error.args[0].code() not in _moving():
+                raise GroupRefused(_said(error, self._options)) from None
+            raise self._unavailable(error) from None
+        except NoAnswer as error:
             raise self._unavailable(error) from None
 
     def _refused(self, marks: list[Any], asked: int) -> GroupRefused:
@@ -268,6 +273,17 @@ class Brokers:
         if self._reasons and (silent or error.args[0].code() < 0):  # else a broker's own word
             said = f"{said}; {_said(self._failure(self._reasons[-1]), self._options)}"
         return KafkaUnavailable(f"{self._bootstrap}: {said}")
+
+
+def _moving() -> set[int]:
+    """What brokers say of a group that is on its way from one of them to another."""
+    from confluent_kafka import KafkaError
+
+    return {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
 
 
 def _said(error: BaseException, options: Mapping[str, str]) -> str:

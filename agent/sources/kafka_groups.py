@@ -109,13 +109,15 @@ class GroupWriter:
 
 
 def _answer(brokers: Brokers, asked: Mapping[str, Any]) -> dict[str, str]:
-    offsets = {(topic, partition): at for topic, partition, at in asked["offsets"]}
     try:
+        offsets = {(topic, partition): at for topic, partition, at in asked["offsets"]}
         brokers.write_group(asked["group"], offsets)
     except GroupRefused as error:
         return {"refused": str(error)}
     except KafkaUnavailable as error:
         return {"failed": str(error)}
+    except Exception as error:  # noqa: BLE001 - the next group may be better
+        return {"failed": type(error).__name__}  # its own words may hold the client's options
     return {}
 
 

@@ -131,8 +131,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Consumer groups that show queries' lag to Kafka's tools, by how they stand.",
         Label("state", ("written", "refused", "failed")),
         lambda agent: agent.extras.kafka_groups or {},
-        note="`written`: as Spark has committed; `refused`: it has members, or offsets of others; "
-        "`failed`: brokers do not answer. Absent where none is written (`kafka_commit_group`).",
+        note="`written`: as Spark has committed; `refused`: it has members, or offsets of others, "
+        "or brokers do not take it; `failed`: they do not answer. Absent where none is written "
+        "(`kafka_commit_group`).",
         not_shown="the agent's log says which group, and why",
     ),
     AGENT.gauge_by(
