@@ -6,6 +6,7 @@ import json
 import threading
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.config import QUEUE_BYTES
@@ -192,14 +193,18 @@ class Outbox:
             self._dropped_total += 1
 
     def _most_expendable(self) -> int:
+        """Its place. What is under way comes after what was not sent: it most likely arrives."""
         # Of what is short: places, or else bytes.
         short = 0 if len(self._pending) >= self._capacity else 1
         most = max(self._progress, key=lambda run_id: self._progress[run_id][short], default="")
-        for kind in _EXPENDABLE:
-            for index, item in enumerate(self._pending):
-                if item.kind == kind and (kind != "progress" or item.run_id == most):
-                    return index
-        return 0
+        unsent = (at for at, one in enumerate(self._pending) if one.sequence > self._in_flight)
+        first_unsent = next(unsent, len(self._pending))
+        for begin in (first_unsent, 0):
+            for kind, run_id in (("progress", most), *((kind, None) for kind in _EXPENDABLE)):
+                for index, item in enumerate(islice(self._pending, begin, None), begin):
+                    if item.kind == kind and run_id in (None, item.run_id):
+                        return index
+        return first_unsent if first_unsent < len(self._pending) else 0
 
     def take(self, *, max_events: int, max_bytes: int, timeout_seconds: float) -> list[Pending]:
         """The oldest events that fit one request, left in the queue until acknowledged.
@@ -220,19 +225,16 @@ class Outbox:
                 self._in_flight = batch[-1].sequence
             return batch
 
-    def settle(self, acknowledged: int) -> int:
-        """Forgets everything up to ``acknowledged``; returns how many events that were.
+    def settle(self, acknowledged: int) -> None:
+        """Forgets everything up to ``acknowledged``.
 
         A number beyond what was sent counts only as far as it was sent.
         """
         with self._changed:
             reached = min(acknowledged, self._in_flight)
-            settled = 0
             while self._pending and self._pending[0].sequence <= reached:
                 self._note(self._pending.popleft(), -1)
-                settled += 1
             self._acknowledged = max(self._acknowledged, reached)
-            return settled
 
     def discard(self, refused: Pending, *, too_large: bool) -> None:
         """Drops one event that the agent cannot take; counted. The next heartbeat is shorter.

@@ -164,11 +164,13 @@ class Sender:
         return 0.0
 
     def _settle(self, reply: Reply, batch: list[Pending]) -> None:
-        if not self._outbox.settle(reply.acknowledged):
+        # Not by what is settled: the queue may have given up all of the batch meanwhile.
+        if reply.acknowledged < batch[0].sequence:
             raise BadReply(
                 f"it acknowledges up to {reply.acknowledged}, but "
                 f"{batch[0].sequence} to {batch[-1].sequence} were sent"
             )
+        self._outbox.settle(reply.acknowledged)
 
     def _succeeded(self, reply: Reply, batch: list[Pending]) -> None:
         if self._told_gone:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -14,9 +14,6 @@ from spark_listener.complaints import Complaints
 from spark_listener.config import QUEUE_BYTES, Settings
 from spark_listener.outbox import Outbox, Pending
 from spark_listener.wire import MAX_REQUEST_BYTES
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def take(outbox: Outbox, events: int = 500) -> list[Pending]:
@@ -52,7 +49,7 @@ def test_unacknowledged_events_are_taken_again() -> None:
     assert [item.sequence for item in take(outbox)] == [1, 2, 3]
     outbox.landed()
     assert [item.sequence for item in take(outbox)] == [1, 2, 3]
-    assert outbox.settle(2) == 2
+    outbox.settle(2)
     outbox.landed()
     put(outbox)
     assert [item.sequence for item in take(outbox)] == [3, 4]
@@ -76,6 +73,46 @@ def test_the_oldest_progress_goes_first_starts_and_ends_stay() -> None:
     put(outbox, "terminated")
     put(outbox)
     assert [item.sequence for item in take(outbox)] == [1, 3, 4]
+    assert outbox.dropped_total == 1
+
+
+@pytest.mark.parametrize(("sent", "put_meanwhile"), [(1, 1), (5, 3), (9, 3)])
+def test_what_is_under_way_is_not_given_up_while_anything_else_is_there(
+    sent: int, put_meanwhile: int
+) -> None:
+    """It would be counted as lost, and arrives."""
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
+    for _ in range(10):
+        put(outbox, run_id="busy")
+    batch = take(outbox, sent)
+    for _ in range(put_meanwhile):
+        put(outbox, run_id="quiet")
+    assert [item.sequence for item in outbox._pending][:sent] == [item.sequence for item in batch]
+    outbox.settle(sent)
+    outbox.landed()
+    assert (outbox.acknowledged, len(outbox)) == (sent, 10 - sent)
+    assert outbox.dropped_total == put_meanwhile
+
+
+@pytest.mark.parametrize(
+    ("unsent", "coming", "left"),
+    [
+        (["progress", "started"], "started", [1, 2, 4, 5]),
+        (["idle", "started"], "started", [1, 2, 4, 5]),
+        (["started", "terminated"], "started", [2, 3, 4, 5]),
+        ([], "progress", [2, 3, 4, 5]),
+    ],
+)
+def test_starts_and_ends_that_wait_are_kept_longer_than_what_is_under_way(
+    unsent: list[str], coming: str, left: list[int]
+) -> None:
+    outbox = Outbox(4, 1 << 20, largest_bytes=1000)
+    for kind in ["progress"] * (4 - len(unsent)):
+        put(outbox, kind)
+    take(outbox)
+    for kind in (*unsent, coming):
+        put(outbox, kind)
+    assert [item.sequence for item in outbox._pending] == left
     assert outbox.dropped_total == 1
 
 
@@ -186,9 +223,18 @@ class ExactlyOnce(RuleBasedStateMachine):
     def add(self, kind: str) -> None:
         self.put.append(put(self.outbox, kind))
 
-    @rule(events=st.integers(1, 4), arrives=st.booleans(), reply_arrives=st.booleans())
-    def exchange(self, events: int, arrives: bool, reply_arrives: bool) -> None:
+    @rule(
+        events=st.integers(1, 4),
+        meanwhile=st.lists(st.sampled_from(["progress", "started"]), max_size=8),
+        arrives=st.booleans(),
+        reply_arrives=st.booleans(),
+    )
+    def exchange(
+        self, events: int, meanwhile: list[str], arrives: bool, reply_arrives: bool
+    ) -> None:
         batch = take(self.outbox, events)
+        for kind in meanwhile:
+            self.add(kind)
         if batch and arrives:
             known = max(self.received, default=0)
             self.received += [item.sequence for item in batch if item.sequence > known]

@@ -422,6 +422,25 @@ def through(strait: Strait) -> Driver:
     return driver
 
 
+def test_a_reply_to_events_that_the_full_queue_gave_up_meanwhile_is_none_the_worse() -> None:
+    strait = Strait(1 << 20, lambda: ExchangeFailed("timeout", "never"))
+    driver = through(strait)
+    driver.sender._outbox = outbox = Outbox(10, 1 << 20, largest_bytes=1000)
+    exchange = strait.exchange
+
+    def busy(body: bytes) -> bytes:
+        for _ in range(10):
+            outbox.put("started", "2026-11-21T08:55:02.865Z", "{}")
+        return exchange(body)
+
+    strait.exchange = busy  # type: ignore[method-assign]
+    for _ in range(10):
+        outbox.put("progress", "2026-11-21T08:55:02.865Z", "{}")
+    assert driver.sender.step() == 0.0
+    assert (driver.failures, len(driver.replies)) == (0, 1)
+    assert (outbox.acknowledged, len(outbox)) == (10, 10)
+
+
 @pytest.mark.parametrize("kind", ["timeout", "connection"])
 def test_a_link_that_carries_no_whole_queue_in_time_is_sent_less_until_it_does(kind: str) -> None:
     strait = Strait(3_000, lambda: ExchangeFailed(kind, "it took too long"))
