@@ -124,13 +124,22 @@ class Inbox:
         )
         kept = h.methods.identity(h.type("()Z").returnType())
         dropped = h.silent(h.given(self._adding(_DROPPED), 0, 1))
-        count = h.methods.dropArguments(dropped, 0, kept.type().parameterList())
-        tallied = h.methods.filterReturnValue(offered, h.either(kept, h.silent(kept), count))
         now = h.static("java.lang.System", "currentTimeMillis", "()J")
-        put = h.methods.collectArguments(tallied, 1, now.asType(h.type(f"(){_O}")))
-        plain = h.given(put, 1, None).asType(h.type(f"({_O}{_O}){_O}"))
+
+        def putting(otherwise: Any) -> Any:
+            count = h.methods.dropArguments(otherwise, 0, kept.type().parameterList())
+            tallied = h.methods.filterReturnValue(offered, h.either(kept, h.silent(kept), count))
+            return h.methods.collectArguments(tallied, 1, now.asType(h.type(f"(){_O}")))
+
+        def at_once(put: Any) -> Any:
+            return h.given(put, 1, None).asType(h.type(f"({_O}{_O}){_O}"))
+
+        put = putting(dropped)
+        plain = at_once(put)
         lost = h.ignoring(dropped.asType(h.type(f"(){_O}")), 0, [OBJECT, OBJECT])
-        bounded = h.either(h.bound(self._room, "tryAcquire", "()Z"), plain, lost)
+        # Where starts and ends fill the queue, what is not in it takes no room.
+        roomy = at_once(putting(h.then(h.bound(self._room, "release", "()V"), dropped)))
+        bounded = h.either(h.bound(self._room, "tryAcquire", "()Z"), roomy, lost)
         return h.either(
             self._is("started"),
             h.either(

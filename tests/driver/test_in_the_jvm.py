@@ -124,6 +124,26 @@ def test_while_nobody_comes_progress_is_bounded_and_starts_and_ends_are_kept(
     assert inbox.counters().waiting == 1
 
 
+def test_a_progress_that_finds_the_queue_full_of_starts_takes_no_room_for_good(
+    gateway: JavaGateway, events: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_listener.listener.MOST_WAITING", 3)
+    inbox = Inbox(gateway, hold_milliseconds=taking_milliseconds(4.0))
+    listener = inbox.listener("1")
+    progress, started = events("Progress"), events("Started")
+    for _ in range(3):
+        listener.onQueryStarted(started)
+    for _ in range(MOST_PROGRESS):
+        listener.onQueryProgress(progress)
+    counters = inbox.counters()
+    assert (counters.waiting, counters.dropped_total) == (3, MOST_PROGRESS)
+    while inbox.take(0) is not None:
+        pass
+    listener.onQueryProgress(progress)
+    counters = inbox.counters()
+    assert (counters.waiting, counters.dropped_total) == (1, MOST_PROGRESS)
+
+
 def test_a_start_waits_only_where_that_is_worth_it_and_never_for_long(
     inbox: Inbox, events: Any
 ) -> None:
