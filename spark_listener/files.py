@@ -585,12 +585,10 @@ class FileWatcher:
         watched.looked = True
         with self._changed:
             watched.listing = listing
-            if stop:
-                self._complaints.warn(
-                    "files:large",
-                    f"weir: a source's directory holds more than {self._max_entries} entries and "
-                    "is not listed; its backlog is a lower bound (spark.weir.files.max.entries)",
-                )
-                watched.due = float("inf")
-            else:
-                watched.due = ended + max(self._pause_seconds, rest)
+            watched.due = float("inf") if stop else ended + max(self._pause_seconds, rest)
+        if stop:  # said without the lock: the job's handlers of its log may take their time
+            self._complaints.warn(
+                "files:large",
+                f"weir: a source's directory holds more than {self._max_entries} entries and "
+                "is not listed; its backlog is a lower bound (spark.weir.files.max.entries)",
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -276,6 +277,30 @@ def test_a_directory_that_can_no_longer_be_listed_has_no_listing(
     assert watcher.listing(("r", 0)) is not None
     watcher._list(watched)
     assert watcher.listing(("r", 0)) is None
+
+
+def test_a_handler_of_the_log_that_takes_its_time_holds_nobody_who_asks_the_watcher() -> None:
+    class Handler(logging.Handler):
+        def emit(self, _: logging.LogRecord) -> None:
+            saying.set()
+            goes_on.wait(30.0)
+
+    saying, goes_on, handler = threading.Event(), threading.Event(), Handler()
+    watcher = FileWatcher(
+        pause_seconds=2.0, max_entries=10, list_directories=True, complaints=Complaints()
+    )
+    logging.getLogger("weir").addHandler(handler)
+    try:
+        watcher.watch(("r", 0), Looked(listing(files=11, seen=0)))
+        assert saying.wait(30.0)
+        asking = threading.Thread(target=watcher.forget, args=("r",), daemon=True)
+        asking.start()
+        asking.join(10.0)
+        assert not asking.is_alive()
+    finally:
+        goes_on.set()
+        logging.getLogger("weir").removeHandler(handler)
+        watcher.stop()
 
 
 def test_a_thread_that_could_not_be_started_is_started_with_the_next_query(
