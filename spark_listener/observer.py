@@ -371,7 +371,7 @@ class Observer:
     @property
     def _controls(self) -> bool:
         """Whether any session lets limits and executors be changed."""
-        return any(session.control for session in self._sessions)
+        return any(session.control for session in list(self._sessions))
 
     @staticmethod
     def _allow_unsafe(run: Run, allowed: bool) -> None:

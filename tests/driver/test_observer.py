@@ -955,6 +955,24 @@ def test_executors_go_back_with_the_last_session_that_lets_them_be_changed(how: 
     assert cluster.said == ["join", "join", "give back"]
 
 
+def test_a_session_that_comes_while_the_others_are_looked_at_disturbs_nobody() -> None:
+    """Sessions join from threads of the job's."""
+
+    class Meanwhile(Session):
+        @property  # type: ignore[override]
+        def control(self) -> bool:
+            observer._sessions.add(Session(control=True))  # type: ignore[arg-type]
+            return False
+
+        @control.setter
+        def control(self, _: bool) -> None:
+            pass
+
+    observer, _ = with_cluster()
+    observer._sessions |= {Meanwhile(control=False), Meanwhile(control=False)}  # type: ignore[arg-type]
+    assert observer._controls is False
+
+
 def test_executors_that_another_process_asked_for_go_back_where_they_may_not_be_changed() -> None:
     observer, cluster = with_cluster()
     watched = Session(control=False)
