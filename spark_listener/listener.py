@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from spark_listener.first_batch import FirstBatchGate
     from spark_listener.sessions import Session
 
-#: Progresses that wait in the JVM while Python does not come. Spark itself keeps the last 100 of
-#: each query (``spark.sql.streaming.numRecentProgressUpdates``): what waits is kept anyway.
+#: Progresses that wait in the JVM while Python does not come. Spark itself keeps 99 of each query
+#: (``spark.sql.streaming.numRecentProgressUpdates`` less one): what waits is kept anyway.
 MOST_PROGRESS: Final = 100
 #: Starts and ends that wait: small objects, a few hundred bytes each.
 MOST_WAITING: Final = 10_000

@@ -179,7 +179,7 @@ class Query:
     def ended_batches(self) -> list[str]:
         """The progress of its newest triggers, the oldest first, as JSON.
 
-        Spark keeps 100, ``spark.sql.streaming.numRecentProgressUpdates``.
+        Spark keeps 99, one fewer than ``spark.sql.streaming.numRecentProgressUpdates``.
         """
         return [json_of(progress) for progress in self.execution.recentProgress()]
 

@@ -42,7 +42,7 @@ _COUNTED: Final = Finding(
     "batch_ends",
     "info",
     "its runs end by themselves, and under limits have more batches: code of the job's that asks "
-    "afterwards what was read finds the last batch in lastProgress, and the last 100 at most in "
+    "afterwards what was read finds the last batch in lastProgress, and the last 99 by default in "
     "recentProgress",
     "nothing, where no code asks; else count what was written, or in a listener, which hears of "
     "the last batch before onQueryTerminated, and may be long after the run is over",
