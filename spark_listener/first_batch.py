@@ -46,6 +46,8 @@ class FirstBatchGate:
         self.deadline = time.monotonic() + longest_seconds
         #: The number of the event whose reply is waited for; 0 until it is queued.
         self.sequence = 0
+        #: How long before the deadline it was queued.
+        self.seconds_to_answer = 0.0
         #: Whether that reply was there before the deadline.
         self.answered = False
 

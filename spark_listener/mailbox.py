@@ -35,6 +35,12 @@ class Mailbox:
             self._captured_bytes += item.memory_bytes
             self._changed.notify_all()
 
+    @property
+    def start_waits(self) -> bool:
+        """Whether a start is here whose first batch is held."""
+        with self._changed:
+            return any(item.gate is not None for item in self._captured)
+
     def wait_for_room(self, stopping: threading.Event) -> bool:
         """Blocks, for a second at most, while so much waits that no more should be taken in.
 

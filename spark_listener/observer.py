@@ -39,7 +39,7 @@ from spark_listener.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from spark_listener.application import Application
     from spark_listener.complaints import Complaints
@@ -59,6 +59,7 @@ _ADMITTED_WITHIN_SECONDS: Final = 0.2
 _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to files and tables of one round
 #: So often what a heartbeat has is told, where it asks hundreds of queries: far below the time
 #: after which an agent takes a driver for gone (silent_seconds, 15). Half is twice as many events.
+#: While a first batch is held, or events wait, a part is _GATE_TICK_SECONDS, or one query.
 _PART_SECONDS: Final = 1.0
 _LAST_WORDS_SECONDS: Final = 1.0
 _TRIES: Final = 2  # of putting limits back: a connection that broke is made anew by the next call
@@ -136,6 +137,9 @@ class Observer:
         self._failed_rounds = 0
         self._files_seconds_left = _FILES_WITHIN_SECONDS
         self._next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
+        self._heartbeat_parts: Iterator[bool] | None = None  # what is left of one under way
+        self._heartbeat_begun = 0.0  # monotonic
+        self._part_seconds = _PART_SECONDS  # of the part under way
         self._answered = 0  # the highest number whose reply has been taken in
         self._origin = clock_origin()
         self._woke = 0  # the number of the first heartbeat after the machine slept
@@ -296,7 +300,8 @@ class Observer:
         self._look_at_clock()
         self._files_seconds_left = _FILES_WITHIN_SECONDS
         for item in captured:
-            self._beat_if_due()  # however much there is to take in, the agent hears that we live
+            # However much there is to take in, the agent hears that we live.
+            self._beat_if_due(_GATE_TICK_SECONDS)
             self._guarded(f"a {item.kind} event", self._take, item)
         for reply in replies:
             self._answered = max(self._answered, reply.acknowledged)
@@ -305,7 +310,9 @@ class Observer:
             self._guarded("a query's limits", self._steer, run)
         self._do_what_is_asked()
         self._guarded("what starts wait for", self._let_starts_wait)
-        self._beat_if_due()
+        if self._heartbeat_parts is not None:
+            self._next_heartbeat = time.monotonic()  # nothing else is to be done: it goes on
+        self._beat_if_due(_PART_SECONDS)
         self._tell_plans()
         if self._sender is not None:
             self._sender.cut_if_overdue()
@@ -330,9 +337,13 @@ class Observer:
             self._starts_wait = worth_it
 
     def _wait_seconds(self) -> float:
+        if self._heartbeat_parts is not None:
+            return 0.0
         until_heartbeat = max(0.0, self._next_heartbeat - time.monotonic())
-        held = any(run.gate is not None for run in self._runs.values())
-        return min(_GATE_TICK_SECONDS if held else _TICK_SECONDS, until_heartbeat)
+        return min(_GATE_TICK_SECONDS if self._held() else _TICK_SECONDS, until_heartbeat)
+
+    def _held(self) -> bool:
+        return any(run.gate is not None for run in self._runs.values())
 
     def _look_at_clock(self) -> None:
         """Where the machine slept every grant is over, though its monotonic clock stood still.
@@ -347,7 +358,7 @@ class Observer:
             run.actuator.let_lapse()
             self._guarded("a query's limits", self._steer, run)
         self._waking = True
-        self._guarded("a heartbeat", self._heartbeat)
+        self._heartbeat_parts, self._next_heartbeat = None, time.monotonic()  # a new one, at once
 
     def _hand_out(self, reply: Reply) -> None:
         now = time.monotonic()
@@ -481,6 +492,7 @@ class Observer:
         sequence = self._tell_started(run, item.epoch_seconds, item.clock_origin)
         if item.gate is not None:
             item.gate.sequence = sequence
+            item.gate.seconds_to_answer = item.gate.deadline - time.monotonic()
             run.gate = item.gate
 
     def _tell_end_before(self, query_id: str, epoch_seconds: float) -> None:
@@ -780,7 +792,7 @@ class Observer:
         late = time.monotonic() >= gate.deadline
         if late and gate.was_held and not gate.answered and link is not None:
             # It cost a first batch its time, even if its answer is here by now: no other one waits.
-            link.patient = False
+            link.lets_wait_in_vain(gate.seconds_to_answer)
         lost = link is None or link.failing
         nothing_granted = answered and not prepared and not run.actuator.has_early_grants
         # Whoever has stopped it waits for its thread, which no interrupt takes out of the wait.
@@ -897,24 +909,49 @@ class Observer:
 
     # -- heartbeats -----------------------------------------------------------------------------
 
-    def _beat_if_due(self) -> None:
-        begun = time.monotonic()
-        if begun >= self._next_heartbeat:
-            self._guarded("a heartbeat", self._heartbeat)
-            # Of hundreds of queries it takes long, and events wait meanwhile: they have their turn.
-            every = self._settings.heartbeat_seconds
-            rest = min(_PART_SECONDS, every)
-            self._next_heartbeat = max(begun + every, time.monotonic() + rest)
+    def _beat_if_due(self, part_seconds: float) -> None:
+        """Of hundreds of queries a heartbeat takes long: no more than a part of it at once."""
+        if time.monotonic() < self._next_heartbeat:
+            return
+        if self._heartbeat_parts is None:
+            self._heartbeat_begun = time.monotonic()
+        parts = self._heartbeat_parts or self._heartbeat()
+        self._heartbeat_parts = None  # where it is over, or fails
+        self._part_seconds = part_seconds
+        self._guarded("a heartbeat", self._tell_a_part, parts)
+        # Events wait meanwhile: they have their turn.
+        every = self._settings.heartbeat_seconds
+        self._next_heartbeat = time.monotonic() + min(_PART_SECONDS, every)
+        if self._heartbeat_parts is None:
+            self._next_heartbeat = max(self._heartbeat_begun + every, self._next_heartbeat)
 
-    def _heartbeat(self) -> None:
-        """In one event, or in several where it takes long."""
+    def _tell_a_part(self, parts: Iterator[bool]) -> None:
+        if next(parts, False):
+            self._heartbeat_parts = parts
+
+    def _part_is_over(self, begun: float) -> bool:
+        lasted = time.monotonic() - begun
+        if lasted >= self._part_seconds:
+            return True
+        return lasted >= _GATE_TICK_SECONDS and (self._held() or self.mailbox.start_waits)
+
+    def _heartbeat(self) -> Iterator[bool]:
+        """In one event, or in several where it takes long: true after each but the last.
+
+        What is known is told before events and replies are taken in, which may change it.
+        """
         queries: list[dict[str, Any]] = []
-        told_of_some, told_time = False, time.monotonic()
         unanswered = self._count()
-        for run in list(self._runs.values()):
-            if queries and time.monotonic() - told_time >= _PART_SECONDS:
-                self._put_heartbeat({"queries": queries}, goes_on=told_of_some)
-                queries, told_of_some, told_time = [], True, time.monotonic()
+        told_of_some, told_time = False, time.monotonic()
+        for run_id, run in list(self._runs.items()):
+            if self._part_is_over(told_time):
+                if queries:
+                    self._put_heartbeat({"queries": queries}, goes_on=told_of_some)
+                    queries, told_of_some = [], True
+                yield True
+                told_time = time.monotonic()
+            if self._runs.get(run_id) is not run:
+                continue  # it ended meanwhile
             try:
                 if not run.query.active():
                     # Its end comes as an event of its own, unless Spark's listener bus loses it.

@@ -57,6 +57,11 @@ class Link:
         overdue = begun is not None and now - begun > self._prompt_seconds
         return self.patient and not (self.failing or self._slow or overdue)
 
+    def lets_wait_in_vain(self, seconds: float) -> None:
+        """A first batch was held in vain, for an answer that had so many seconds to come."""
+        if seconds >= self._prompt_seconds:
+            self.patient = False
+
     def begins(self, now: float) -> None:
         """An exchange begins."""
         self._begun = now

@@ -240,6 +240,12 @@ def progress(batch: int, **told: Any) -> Captured:
     return Captured("progress", time.time(), text=text)
 
 
+def beat(observer: Observer) -> None:
+    """A whole heartbeat."""
+    for _ in observer._heartbeat():
+        pass
+
+
 def test_what_a_source_has_counted_so_far_is_told_as_a_part() -> None:
     """As by an Auto Loader of Databricks that is still listing."""
     watched = Watched(RunningQuery(resting), FileControl(), heartbeat_seconds=1000.0)
@@ -303,9 +309,9 @@ def test_a_listing_that_can_no_longer_be_made_leaves_the_backlog_unknown_as_of_n
     watched.run.file_sources[0] = SeenSource()  # type: ignore[assignment]
     watched.run.file_backlogs[0] = FileBacklog()
     monkeypatch.setattr(Counting, "listing", lambda *_: Listing(25, 10, 1.0, exact=True))
-    watched.observer._heartbeat()
+    beat(watched.observer)
     monkeypatch.setattr(Counting, "listing", lambda *_: None)
-    watched.observer._heartbeat()
+    beat(watched.observer)
     before, after = (pulse["limits"][0] for pulse in pulses(watched))
     assert (before["backlog"], before["backlog_bound"]) == (15, "exact")
     assert (after["backlog"], after["backlog_bound"]) == (None, "lower")
@@ -342,7 +348,7 @@ def pulses(watched: Watched) -> list[dict[str, Any]]:
 
 def test_a_heartbeat_says_how_far_the_running_batch_of_kafka_reads() -> None:
     watched = Watched(Planning(lambda: RunningBatch(7, 1_795_000_000.0)), KafkaControl())
-    watched.observer._heartbeat()
+    beat(watched.observer)
     (limit,) = pulses(watched)[0]["limits"]
     told = {key: limit[key] for key in ("admitted", "backlog", "offsets", "observed_time")}
     assert told == {
@@ -358,7 +364,7 @@ def test_of_a_batch_in_real_time_mode_its_plan_tells_nothing() -> None:
     query = Planning(lambda: RunningBatch(7, 1_795_000_000.0))
     query.trigger = "RealTimeTrigger(300000)"
     watched = Watched(query, KafkaControl())
-    watched.observer._heartbeat()
+    beat(watched.observer)
     (pulse,) = pulses(watched)
     assert pulse["trigger"] == query.trigger
     assert not {"admitted", "offsets", "observed_time"} & pulse["limits"][0].keys()
@@ -375,10 +381,10 @@ class ManyPartitions(Planning):
 
 def test_a_heartbeat_that_is_too_large_goes_out_without_its_offsets() -> None:
     watched = Watched(ManyPartitions(lambda: RunningBatch(7, 1_795_000_000.0)), KafkaControl())
-    watched.observer._heartbeat()
+    beat(watched.observer)
     outbox = watched.observer._outbox
-    [beat] = outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
-    heard = decode_event(json.loads(beat.data), beat.sequence).body
+    [heartbeat] = outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
+    heard = decode_event(json.loads(heartbeat.data), heartbeat.sequence).body
     assert isinstance(heard, HeartbeatEvent)
     [query] = heard.queries
     [limit] = query.limits
@@ -438,7 +444,7 @@ def test_whether_a_watermark_is_shared_is_looked_up_with_a_batch_until_it_is_kno
     """Before the first has ended Spark may not have read how the checkpoint wants it."""
     query = TwoStreams(resting)
     watched = Watched(query, KafkaControl(), SecondControl())
-    watched.observer._heartbeat()
+    beat(watched.observer)
     assert query.looks == 0
     for batch in range(4):
         watched.observer.mailbox.deliver(progress(batch))
@@ -468,10 +474,10 @@ def test_only_the_largest_offsets_are_left_out_of_a_heartbeat_that_is_too_large(
         query.run_id = f"small{index}"
         run = Run(query, Actuated(KafkaControl()), None)  # type: ignore[arg-type]
         watched.observer._runs[query.run_id] = run
-    watched.observer._heartbeat()
+    beat(watched.observer)
     outbox = watched.observer._outbox
-    [beat] = outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
-    told = json.loads(beat.data)["body"]["queries"]
+    [heartbeat] = outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
+    told = json.loads(heartbeat.data)["body"]["queries"]
     without = [one["runId"] for one in told if "offsets" not in one["limits"][0]]
     assert without == ["r"]
     assert len(told) == 21
@@ -481,7 +487,7 @@ def test_between_two_batches_nothing_is_in_hand() -> None:
     changing = iter([RunningBatch(7, 1.0), RunningBatch(8, 2.0)])
     for query in (Planning(resting), Planning(lambda: next(changing))):
         watched = Watched(query, KafkaControl())
-        watched.observer._heartbeat()
+        beat(watched.observer)
         (limit,) = pulses(watched)[0]["limits"]
         assert not {"admitted", "offsets", "observed_time"} & limit.keys()
 
@@ -562,6 +568,9 @@ def test_of_hundreds_of_queries_a_heartbeat_tells_what_it_has_each_second(
 
     monkeypatch.setattr(outbox, "put", timed)
     observer._round()
+    assert clock.now < 1001.1, "a part a round"
+    while observer._heartbeat_parts is not None:
+        observer._round()
     assert 16 <= len(times) <= 18, "18 seconds in parts of one"
     waiting = outbox.take(max_events=99, max_bytes=10**6, timeout_seconds=0.0)
     told = [one["runId"] for beat in waiting for one in json.loads(beat.data)["body"]["queries"]]
@@ -570,11 +579,111 @@ def test_of_hundreds_of_queries_a_heartbeat_tells_what_it_has_each_second(
     while clock.now < 1100.0:
         observer.mailbox.wake()
         observer._round()
-        clock.sleep(0.5)
+        clock.sleep(0.0 if observer._heartbeat_parts is not None else 0.5)
     gaps = [after - before for before, after in itertools.pairwise(times)]
     assert max(gaps) < 1.0 + 0.5 + 1.1, "its pause, a tick, and what the first part takes"
     waits = [b - a for one in heard.values() for a, b in itertools.pairwise(one)]
     assert max(waits) < 18.1 + 1.0 + 0.5 + 1.1, "of each query, what a whole heartbeat takes"
+
+
+class Slow(RunningQuery):
+    """One of many, each of which takes its time to say that it runs."""
+
+    def __init__(self, clock: Clock, run_id: str) -> None:
+        super().__init__(resting)
+        self._clock, self.run_id = clock, run_id
+        self.then: Callable[[], object] = lambda: None
+
+    def active(self) -> bool:
+        self._clock.sleep(0.06)
+        self.then()
+        self.then = lambda: None
+        return True
+
+
+def hundreds(clock: Clock) -> tuple[Watched, list[Slow]]:
+    watched, queries = Watched(RunningQuery(resting)), [Slow(clock, f"r{at}") for at in range(300)]
+    watched.observer._runs.clear()
+    for query in queries:
+        run = Run(query, Actuated(), None)  # type: ignore[arg-type]
+        watched.observer._runs[query.run_id] = run
+    return watched, queries
+
+
+def test_a_start_is_told_and_answered_while_a_heartbeat_of_hundreds_of_queries_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, session = Clock(monkeypatch), Session(control=True)
+    watched, queries = hundreds(clock)
+    observer = watched.observer
+    told: list[float] = []  # when the start was, and when it was let go
+
+    class Told(Holding):
+        def release(self) -> None:
+            super().release()
+            told.append(clock.now)
+
+    gate = Told(0.0)
+    monkeypatch.setattr("spark_listener.observer.Query", lambda found: found)
+    monkeypatch.setattr("spark_listener.observer.Actuator", lambda *_, **__: Actuated())
+    monkeypatch.setattr(Session, "get", lambda *_: Young(resting), raising=False)
+    monkeypatch.setattr(Actuated, "has_early_grants", False, raising=False)
+    observer._sessions.add(session)  # type: ignore[arg-type]
+    observer._sender = sender = SimpleNamespace(link=Link(1.0), cut_if_overdue=lambda: None)  # type: ignore[assignment]
+    observer._starts_wait = True
+    put = observer._outbox.put
+
+    def start() -> None:
+        gate.deadline = clock.now + 2.0
+        ids = {"query_id": "another", "run_id": "r", "session": session, "gate": gate}
+        observer.mailbox.deliver(Captured("started", clock.time(), **ids))  # type: ignore[arg-type]
+
+    def answered(kind: Any, *arguments: Any, **more: Any) -> int:
+        number = put(kind, *arguments, **more)
+        if kind == "started":
+            told.append(clock.now)
+            observer.mailbox.reply(Reply(number, (), ()))
+        return number
+
+    monkeypatch.setattr(observer._outbox, "put", answered)
+    queries[100].then = start
+    observer._round()
+    while observer._heartbeat_parts is not None:
+        observer._round()
+    assert gate.deadline < clock.now, "the heartbeat was not over in time"
+    queued, released = told
+    assert queued < gate.deadline - 1.8, "two queries' time"
+    assert released < gate.deadline - 1.6
+    assert gate.answered
+    assert sender.link.patient
+    assert [one["runId"] for one in pulses(watched)] == [query.run_id for query in queries]
+
+
+def test_of_a_query_that_ends_while_a_heartbeat_goes_on_nothing_is_told_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    watched, queries = hundreds(clock)
+    ending = [queries[90], queries[200]]  # one that was asked by then, and one that was not
+
+    def end() -> None:
+        for query in ending:
+            told = Captured("terminated", clock.time(), query_id="q", run_id=query.run_id)
+            watched.observer.mailbox.deliver(told)
+
+    queries[100].then = end
+    watched.observer._round()
+    while watched.observer._heartbeat_parts is not None:
+        watched.observer._round()
+    for query in ending:
+        heard = [
+            kind
+            for kind, body in watched.told
+            for one in body.get("queries", [body])
+            if one["runId"] == query.run_id
+        ]
+        assert heard[-1] == "terminated"
+    assert len(pulses(watched)) == 299
 
 
 def test_what_only_a_heartbeat_told_that_was_replaced_unsent_is_untold(
@@ -588,7 +697,7 @@ def test_what_only_a_heartbeat_told_that_was_replaced_unsent_is_untold(
         query = RunningQuery(lambda: clock.sleep(0.6) or resting())
         query.run_id = f"r{index}"
         observer._runs[query.run_id] = Run(query, Actuated(FileControl()), None)  # type: ignore[arg-type]
-    observer._heartbeat()
+    beat(observer)
     parts = [run.told for run in observer._runs.values()]
     assert len(set(parts)) > 1
     last = list(observer._runs.values())[-1]
@@ -631,7 +740,7 @@ def test_a_private_interface_that_changed_costs_the_batch_id_and_no_more(
 ) -> None:
     watched = Watched(RunningQuery(fails))
     for _ in range(30):
-        watched.observer._heartbeat()
+        beat(watched.observer)
     assert not watched.lost
     assert not watched.observer._stopping.is_set()
     kind, body = watched.told[-1]
@@ -645,9 +754,9 @@ def test_a_private_interface_that_changed_costs_the_batch_id_and_no_more(
 def test_a_jvm_that_does_not_answer_is_given_up(fails: Callable[[], RunningBatch]) -> None:
     watched = Watched(RunningQuery(fails))
     for _ in range(9):
-        watched.observer._heartbeat()
+        beat(watched.observer)
     assert not watched.lost
-    watched.observer._heartbeat()
+    beat(watched.observer)
     assert watched.lost == 1
     kind, body = watched.told[-1]
     assert kind == "terminated"
@@ -671,12 +780,12 @@ def test_a_jvm_that_does_not_answer_is_given_up_where_no_query_runs_too(
     watched = Watched(RunningQuery(resting))
     del watched.observer._runs["r"]
     for _ in range(9):
-        watched.observer._heartbeat()
+        beat(watched.observer)
     monkeypatch.setattr(watched.observer._inbox, "counters", fails)
     for _ in range(9):
-        watched.observer._heartbeat()
+        beat(watched.observer)
     assert not watched.lost
-    watched.observer._heartbeat()
+    beat(watched.observer)
     assert watched.lost == 1
 
 
@@ -703,7 +812,7 @@ def test_counters_that_cannot_be_read_of_a_jvm_that_answers_give_up_nothing(
     watched = Watched(RunningQuery(resting))
     monkeypatch.setattr(watched.observer._inbox, "counters", network)
     for _ in range(30):
-        watched.observer._heartbeat()
+        beat(watched.observer)
     assert not watched.lost
 
 
@@ -790,6 +899,7 @@ class Holding(Gate):
     held = was_held = True
     answered = False
     sequence = 5
+    seconds_to_answer = 2.0
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
@@ -809,6 +919,20 @@ def test_only_an_agent_that_answers_late_is_not_waited_for_again(*, prompt: bool
         observer._steer(watched.run)
         assert gate.released is late
     assert sender.link.patient is prompt
+
+
+@pytest.mark.parametrize(("seconds", "patient"), [(2.0, False), (1.0, False), (0.9, True)])
+def test_an_agent_that_was_told_of_a_start_too_late_is_not_to_blame(
+    *, seconds: float, patient: bool
+) -> None:
+    watched = Watched(RunningQuery(resting))
+    observer, gate = watched.observer, Holding(time.monotonic())
+    observer._sender = sender = SimpleNamespace(link=Link(1.0))  # type: ignore[assignment]
+    watched.run.gate, gate.seconds_to_answer = gate, seconds  # type: ignore[assignment]
+    observer._answered = 4
+    observer._steer(watched.run)
+    assert gate.released
+    assert sender.link.patient is patient
 
 
 @pytest.mark.parametrize("run_id", ["", "r-9"])
@@ -996,7 +1120,7 @@ def test_executors_that_work_when_control_is_refused_go_back_later(*, takes: boo
     cluster._executors, spark = bench.executors, bench.spark
     observer._sessions.add(session)  # type: ignore[arg-type]
     observer._hand_out(Reply(0, (), (), executors=ExecutorsOrder(5, 600.0)))
-    observer._heartbeat()
+    beat(observer)
     spark.names += ["2", "3", "4"]
     spark.busy, spark.jobs, spark.takes = {"2", "3", "4"}, [1], takes
     session.control = False
@@ -1004,16 +1128,16 @@ def test_executors_that_work_when_control_is_refused_go_back_later(*, takes: boo
     observer._refuse_control(session)  # type: ignore[arg-type]
     spark.busy, spark.takes = set(), True  # between two stages
     bench.time += 5.0
-    observer._heartbeat()
+    beat(observer)
     assert spark.totals == [5, 2]
     assert spark.gone == [], "a stage may read what another one left there"
     spark.jobs = []
     bench.time += 5.0
-    observer._heartbeat()
+    beat(observer)
     assert spark.gone == [["2", "3", "4"]]
     assert bench.executors.standing()["asked"] == 2, "some may still be on their way"
     bench.time += 600.0
-    observer._heartbeat()
+    beat(observer)
     assert "asked" not in bench.executors.standing()
 
 
@@ -1219,13 +1343,13 @@ def test_an_end_that_the_listener_bus_lost_is_told_as_of_when_it_was_seen(
 
     monkeypatch.setattr(observer._outbox, "put", noted)
     for _ in range(12):
-        observer._heartbeat()
+        beat(observer)
     observer._take(Captured("idle", time.time(), query_id="q", run_id="r"))  # type: ignore[arg-type]
     for _ in range(12):
-        observer._heartbeat()
+        beat(observer)
     assert moments == [], "Spark's own word may still come, as another just did"
     watched.run.silent_since -= 60.0
-    observer._heartbeat()
+    beat(observer)
     late = Captured("terminated", time.time(), run_id="r", session=session)  # type: ignore[arg-type]
     observer._take(late)
     ((_, body),) = [(kind, body) for kind, body in watched.told if kind == "terminated"]
@@ -1351,7 +1475,7 @@ def test_until_the_agent_knows_what_is_configured_no_grant_goes_beyond_it() -> N
     watched = Watched(RunningQuery(resting), source, heartbeat_seconds=1000.0)
     watched.observer._hand_out(Reply(0, (), ()))
     assert source.kept == 1
-    watched.observer._heartbeat()
+    beat(watched.observer)
     number = watched.run.told
     assert number is not None
     watched.observer._answered = number - 1
