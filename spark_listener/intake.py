@@ -36,7 +36,7 @@ class Intake:
         mailbox: Mailbox,
         *,
         session_of: Callable[[str], Session | None],
-        open_gate: Callable[[Session, str, Any], FirstBatchGate | None],
+        open_gate: Callable[[Session | None, str, Any], FirstBatchGate | None],
         renew: Callable[[], None],
         complaints: Complaints,
         ended: Callable[[], object] = lambda: None,
@@ -103,12 +103,12 @@ class Intake:
 
     def _take(self, waiting: Waiting) -> None:
         session = self._session_of(waiting.key)
-        if session is None or not waiting.kind:  # detached meanwhile, or unknown to us
-            return
         gate = None
-        if waiting.handoff is not None:
+        if waiting.handoff is not None:  # where a thread waits, whosever it is
             query_id = str(waiting.event.id().toString())
             gate = self._open_gate(session, query_id, waiting.handoff)
+        if session is None or not waiting.kind:  # detached meanwhile, or unknown to us
+            return
         try:
             self._mailbox.deliver(captured(waiting, session, gate))
         except BaseException:

@@ -196,14 +196,17 @@ class Observer:
         """Of all queries, for any thread."""
         return [one for run in list(self._runs.values()) for one in list(run.actuator.sources)]
 
-    def open_gate(self, session: Session, query_id: str, handoff: Any) -> FirstBatchGate | None:
+    def open_gate(
+        self, session: Session | None, query_id: str, handoff: Any
+    ) -> FirstBatchGate | None:
         """Has the first batch of a query that starts held; None where waiting is no use.
 
-        ``handoff`` is where the query's thread waits: it goes on either way.
+        ``handoff`` is where the query's thread waits: it goes on either way. ``session``: None
+        where it is not watched.
         """
         gate = None
         try:
-            if session.control and self._worth_waiting():
+            if session is not None and session.control and self._worth_waiting():
                 lock = _planning_lock(Query(session.java.streams().get(query_id)))
                 gate = None if lock is None else self._gatekeeper.hold(lock, handoff)
             if gate is None:

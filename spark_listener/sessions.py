@@ -80,17 +80,26 @@ class Sessions:
         key = str(next(self._next))
         reference = self._jvm.java.lang.ref.WeakReference(java_session)
         session = Session(reference, key, listener(key), control=control, whole=whole)
-        self._known[key] = session  # from its first event on
         try:
             # By our gateway: what is given may be an object of the job's.
             java = session.java
+            self._keys.put(java, key)  # before it is known: whoever is in no key is gone
+            self._known[key] = session  # from its first event on
             self._lease.leave(f"{LISTENER}{key}", lambda: self._removal(java, session))
             java.streams().addListener(session.wrapped)
-            self._keys.put(java, key)
-        except Exception:
-            del self._known[key]
+        except BaseException:  # an interrupt too, after which Spark may hold the listener
+            self._take_out(session)
             raise
         return session
+
+    def _take_out(self, session: Session) -> bool:
+        """Forgets a session of which Spark may hold the listener; true where it was known."""
+        try:
+            with errors_of_ours_suppressed():  # of a session that is gone, or a JVM
+                session.java.streams().removeListener(session.wrapped)
+        finally:
+            known = self.remove(session)
+        return known
 
     def _removal(self, java_session: Any, session: Session) -> Any:
         """Takes the listener out of the session, which it does not keep alive."""
@@ -128,4 +137,4 @@ class Sessions:
             return []
         kept = {str(key) for key in self._keys.values()}
         gone = [session for key, session in list(self._known.items()) if key not in kept]
-        return [session for session in gone if self.remove(session)]
+        return [session for session in gone if self._take_out(session)]

@@ -14,7 +14,9 @@ import pytest
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.first_batch import Gatekeeper, taking_milliseconds
+from spark_listener.intake import Intake
 from spark_listener.listener import MOST_PROGRESS, Inbox
+from tests.driver.test_observer import RunningQuery, Watched, resting
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -241,6 +243,29 @@ def test_passing_on_ends_the_wait(inbox: Inbox, events: Any, gateway: JavaGatewa
     calling, handoff = waiting_start(inbox, events)
     keeper(gateway, 60.0).pass_on(handoff)
     assert calling.join() < taking_milliseconds(4.0) / 1000.0
+
+
+def test_a_start_of_a_session_that_nobody_watches_goes_on(
+    inbox: Inbox, events: Any, gateway: JavaGateway
+) -> None:
+    observer = Watched(RunningQuery(resting)).observer
+    observer._gatekeeper = keeper(gateway, 60.0)
+    intake = Intake(
+        inbox,
+        observer.mailbox,
+        session_of=lambda _: None,
+        open_gate=observer.open_gate,
+        renew=lambda: None,
+        complaints=Complaints(),
+    )
+    inbox.let_starts_wait(True)
+    intake.start()
+    try:
+        listener, event = inbox.listener("1"), events("Started")
+        waited = Calling(lambda: listener.onQueryStarted(event)).join()
+    finally:
+        intake.stop(30.0)
+    assert waited < taking_milliseconds(4.0) / 1000.0
 
 
 def test_what_goes_wrong_in_a_listener_stays_there(

@@ -136,6 +136,13 @@ def test_a_start_that_waits_has_its_first_batch_held() -> None:
     assert taking.gate.released == 0
 
 
+def test_a_start_of_a_session_that_nobody_watches_does_not_wait_for_nothing() -> None:
+    """As of one that was told just before a ``detach``."""
+    taking = Taking(Waiting("started", event(), 0.0, "handoff", "gone"))
+    assert taking.run() == []
+    assert taking.handoffs == ["handoff"]
+
+
 def test_a_start_that_cannot_be_told_lets_its_first_batch_go() -> None:
     broken = event(runId=RuntimeError("gone"))
     taking = Taking(Waiting("started", broken, 0.0, "handoff", "1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.java_gateway import JavaMember
 
 import spark_listener
 from spark_listener import attachment
@@ -78,6 +80,45 @@ def test_attaching_and_detaching_leaves_nothing_behind(
         short_runs(spark, folder, start, 1)
         spark_listener.detach()
     until(lambda: piled_up() <= before, f"no more than before, {before}", telling=piled_up)
+
+
+def listeners(spark: Any) -> int:
+    return len(list(spark._jsparkSession.streams().listListeners()))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_attach_that_ends_halfway_leaves_nothing_in_spark(
+    agent: Any, attached: Any, spark: Any, error: type[BaseException]
+) -> None:
+    """A listener that nobody knows would keep each query that starts waiting."""
+    before = listeners(spark)
+    call = JavaMember.__call__
+
+    def halfway(member: Any, *arguments: Any) -> Any:
+        done = call(member, *arguments)
+        if member.name == "addListener":
+            raise error
+        return done
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(error) if error is KeyboardInterrupt else contextlib.nullcontext(),
+    ):
+        patch.setattr(JavaMember, "__call__", halfway)
+        assert not spark_listener.attach(spark, agent_url=agent.url).active
+    assert listeners(spark) == before
+    attached(agent)
+    assert listeners(spark) == before + 1
+
+
+def test_a_session_that_is_no_longer_found_is_not_listened_to_twice(
+    agent: Any, attached: Any, spark: Any
+) -> None:
+    before = listeners(spark)
+    attached(agent)
+    attachment._drivers[spark.sparkContext.applicationId]._sessions._keys.clear()
+    attached(agent)
+    assert listeners(spark) == before + 1
 
 
 @pytest.mark.slow("waits for the JVM's collector; attaching and detaching is looked at every time")
