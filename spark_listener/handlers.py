@@ -73,7 +73,9 @@ def leave_to_the_job(error: BaseException) -> None:
 
     First in each ``except`` that an error ends in, where the job's own thread may come. A handler
     runs between any two steps of the main thread, those of ours among them, and what it raises is
-    to end what the job does. py4j and PySpark make another error of it on its way.
+    to end what the job does. py4j and PySpark make another error of it on its way. Python's own
+    handler is C, of which no frame tells: what is no ``Exception``, as an interrupt, is no error
+    of anyone's here.
     """
     if _since is None or not _on_the_main_thread():
         return
@@ -83,16 +85,23 @@ def leave_to_the_job(error: BaseException) -> None:
     one: BaseException | None = error
     while one is not None and id(one) not in met:
         met.add(id(one))
-        trace = one.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code in handlers:
-                context = one.__context__
-                try:
-                    raise one
-                finally:
-                    one.__context__ = context  # and not what was made of it
-            trace = trace.tb_next
+        if not isinstance(one, Exception) or _raised_by(handlers, one):
+            context = one.__context__
+            try:
+                raise one
+            finally:
+                one.__context__ = context  # and not what was made of it
         one = one.__cause__ or one.__context__
+
+
+def _raised_by(handlers: frozenset[Any], error: BaseException) -> bool:
+    """Whether the error came through one of these pieces of code."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 @contextlib.contextmanager

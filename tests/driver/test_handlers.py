@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import signal
 import sys
+import threading
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from spark_listener.sessions import Session, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from py4j.java_gateway import JavaGateway
 
 
 class TooLongError(Exception):
@@ -363,6 +366,62 @@ def test_limits_go_back_where_a_handler_raises_while_weir_detaches(
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert (left, closed, drivers) == ([one], [False], {})
+
+
+def as_py4j_does_without_pinned_threads() -> None:
+    """It shuts a connection down by what that one does not have."""
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+    except KeyboardInterrupt as interrupt:
+        interrupt.shutdown_socket()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def interrupting() -> Iterator[None]:
+    """A handler of which no frame tells, as a notebook sets it for each cell."""
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("interrupting")
+@pytest.mark.parametrize("place", PLACES)
+def test_no_place_keeps_an_interrupt_from_the_job(place: str) -> None:
+    with pytest.raises(KeyboardInterrupt), WhileOursRuns():
+        PLACES[place](Failing(as_py4j_does_without_pinned_threads))
+
+
+@pytest.mark.usefixtures("interrupting")
+@pytest.mark.parametrize(
+    "way", [lambda: signal.raise_signal(signal.SIGUSR1), as_py4j_does_without_pinned_threads]
+)
+def test_an_interrupt_that_the_job_handles_already_is_not_raised_into_it_again(
+    way: Callable[[], None],
+) -> None:
+    try:
+        way()
+    except (KeyboardInterrupt, AttributeError):
+        for place in PLACES.values():
+            with WhileOursRuns():
+                place(Failing(lambda: 1 / 0))
+
+
+@pytest.mark.usefixtures("interrupting")
+def test_an_interrupt_within_a_call_into_the_jvm_reaches_the_job(
+    monkeypatch: pytest.MonkeyPatch, gateway: JavaGateway
+) -> None:
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.2, lambda: signal.pthread_kill(main or 0, signal.SIGUSR1))
+    sleep = gateway.jvm.java.lang.Thread.sleep
+
+    def sleeps(*_: object) -> None:
+        timer.start()
+        sleep(5_000)
+
+    monkeypatch.setattr(attachment, "_attach", sleeps)
+    with pytest.raises(KeyboardInterrupt):
+        spark_listener.attach(object())
+    timer.join()
 
 
 class Context:
