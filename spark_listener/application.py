@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -67,7 +68,8 @@ def _collect_by_ours(jobs: Any, ours: Any) -> Callable[[], None]:
     The JVM knows an object by its number, whichever connection names it. ``jobs``, ``ours``: py4j's
     clients. What it gives undoes it, but for what an application that came after put in its place.
     """
-    by_jobs = jobs.garbage_collect_object
+    # Of its class: not what an application before this one put there, or they would pile up.
+    by_jobs = functools.partial(type(jobs).garbage_collect_object, jobs)
 
     def collect(*arguments: Any) -> None:
         here = threading.current_thread().name.startswith(THREADS)
@@ -81,10 +83,20 @@ def _collect_by_ours(jobs: Any, ours: Any) -> Callable[[], None]:
     return undo
 
 
-def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
-    """The application of a PySpark session, in its own process, by ``gateway_of`` its context."""
+def of_session(spark: Any, gateway: Any) -> Application:
+    """The application of a PySpark session, in its own process, by ``gateway_of`` its context.
+
+    Raises what py4j raises; then there is nothing to let go of.
+    """
     context = spark.sparkContext
-    close = None
+    found = Application(
+        gateway,
+        str(context.applicationId),
+        # Python's own word of it is another one where it came to an application that was there.
+        str(context._jsc.sc().appName()),
+        str(context.version),
+        stopped=lambda: context._jsc is None,
+    )
     if gateway is not context._gateway:
         undo = _collect_by_ours(context._gateway._gateway_client, gateway._gateway_client)
 
@@ -93,18 +105,8 @@ def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
             with contextlib.suppress(Exception):
                 gateway.close(keep_callback_server=True)  # there is none
 
-        close = let_go
-
-    return Application(
-        gateway,
-        str(context.applicationId),
-        # Python's own word of it is another one where it came to an application that was there.
-        str(context._jsc.sc().appName()),
-        str(context.version),
-        stopped=lambda: context._jsc is None,
-        lease=lease,
-        close=close,
-    )
+        found.close = let_go
+    return found
 
 
 def made(java_session: Any, name: Literal["sharedState", "sessionState"]) -> bool:

@@ -211,12 +211,25 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
         if not _given(arguments, only="control"):  # what was said of one session holds for others
             control = control and all(other.control or other.gone for other in driver.sessions)
     if driver is None:
-        gateway = gateway_of(context)
-        lease = _close_the_door(spark, gateway)
-        lease.begin(gateway)
-        application = of_session(spark, gateway, lease)
-        driver = Driver(application, settings, complaints=_complaints, on_lost=_lost)
+        driver = _begun(spark, settings)
         _drivers[driver.application_id] = driver
+    try:
+        driver.watch(session, control=control)
+    except BaseException:  # an interrupt too: its threads would have nothing to watch
+        if not driver.sessions:
+            _drivers.pop(driver.application_id, None)
+            driver.close(ending=False)
+        raise
+    LOGGER.info("weir watches %s, agent %s", driver.application_id, settings.agent_url)
+    return Attachment(session, driver, "")
+
+
+def _begun(spark: Any, settings: Settings) -> Driver:
+    """One that watches no session yet. Whatever it raises, the job's py4j is as it was."""
+    application = of_session(spark, gateway_of(spark.sparkContext))
+    try:
+        application.lease = _close_the_door(spark, application.gateway)
+        application.lease.begin(application.gateway)
         if settings.exposes_token:
             _complaints.warn(
                 "token:plain",
@@ -229,15 +242,11 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
                 f"driver for gone after its silent_seconds ({SILENT_SECONDS:g} by default): set "
                 "that to three times as much",
             )
-    try:
-        driver.watch(session, control=control)
-    except Exception:
-        if not driver.sessions:
-            _drivers.pop(driver.application_id, None)
-            driver.close(ending=False)
+        return Driver(application, settings, complaints=_complaints, on_lost=_lost)
+    except BaseException:
+        if application.close is not None:
+            application.close()
         raise
-    LOGGER.info("weir watches %s, agent %s", driver.application_id, settings.agent_url)
-    return Attachment(session, driver, "")
 
 
 def of_connect(spark: Any) -> bool:

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from spark_listener import attachment, plugin
 from spark_listener.application import gateway_of, of_session
 from spark_listener.complaints import Complaints
 from spark_listener.driver import Driver
-from spark_listener.lease import Lease
 from spark_listener.sessions import Session, Sessions
 from tests.driver.test_observer import RunningQuery, Watched, resting
 from tests.waiting import until
@@ -178,6 +178,63 @@ def test_where_a_thread_cannot_be_started_none_is_left(
     assert attachment._drivers == {}
 
 
+def in_a_bare_jvm(gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session whose threads are not pinned, as far as attach() comes."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    monkeypatch.setattr(attachment, "conf_of", lambda _: {})
+    return spark
+
+
+def test_an_attach_that_is_interrupted_leaves_no_thread(
+    gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = in_a_bare_jvm(gateway, monkeypatch)
+    monkeypatch.setattr(Driver, "watch", MagicMock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        attachment.attach(spark)
+    assert attachment._drivers == {}
+    until(
+        lambda: not [one for one in threading.enumerate() if one.name.startswith("weir")],
+        "all threads to have ended",
+    )
+    assert "garbage_collect_object" not in vars(gateway._gateway_client)
+
+
+def test_an_attach_that_fails_leaves_the_jobs_py4j_as_it_was(
+    gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = in_a_bare_jvm(gateway, monkeypatch)
+    ours: list[weakref.ref[Any]] = []
+
+    def noted(context: Any) -> Any:
+        made = gateway_of(context)
+        ours.append(weakref.ref(made._gateway_client))
+        return made
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(attachment, "gateway_of", noted)
+    monkeypatch.setattr("spark_listener.driver.Inbox", fails)
+    for _ in range(3):
+        assert attachment.attach(spark).reason.startswith("attaching failed: RuntimeError")
+        assert "garbage_collect_object" not in vars(gateway._gateway_client)
+    gc.collect()
+    left = [one for one in ours if one() is not None]
+    assert left in ([], ours[-1:]), "what is kept for the next attach may have one"
+
+
+def test_an_application_that_cannot_be_asked_leaves_the_jobs_py4j_as_it_was(
+    gateway: JavaGateway,
+) -> None:
+    spark: Any = Spark()
+    spark._gateway, spark._jsc = gateway, None  # stopped meanwhile
+    with pytest.raises(AttributeError):
+        of_session(spark, gateway_of(spark))
+    assert "garbage_collect_object" not in vars(gateway._gateway_client)
+
+
 def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other() -> None:
     class Context:
         def getConf(self) -> dict[str, str]:
@@ -327,7 +384,7 @@ def test_connections_that_a_jobs_threads_share_are_left_to_them(gateway: JavaGat
     spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
     made = gateway.jvm.java.util.ArrayList()
     ours = gateway_of(spark)
-    application = of_session(spark, ours, Lease())
+    application = of_session(spark, ours)
     threads = [one.jvm.java.lang.Thread.currentThread().getId() for one in (gateway, ours) * 2]
     assert threads == [threads[0], threads[1]] * 2
     assert threads[0] != threads[1]
@@ -347,7 +404,7 @@ def test_what_of_the_jobs_is_collected_in_a_thread_of_ours_takes_no_connection_o
     spark: Any = Spark()
     spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
     ours = gateway_of(spark)
-    application = of_session(spark, ours, Lease())
+    application = of_session(spark, ours)
     used: list[tuple[str, bool]] = []
     inner = ours._gateway_client.send_command
     by_jobs = gateway._gateway_client.send_command
@@ -379,7 +436,7 @@ def test_an_application_that_ends_leaves_what_the_next_one_has_put_in(gateway: J
     """A job stops Spark, starts it again and attaches; that the first is over is seen after."""
     spark: Any = Spark()
     spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
-    first, second = (of_session(spark, gateway_of(spark), Lease()) for _ in range(2))
+    first, second = (of_session(spark, gateway_of(spark)) for _ in range(2))
     assert first.close is not None
     assert second.close is not None
     hooks = vars(gateway._gateway_client)
@@ -388,6 +445,17 @@ def test_an_application_that_ends_leaves_what_the_next_one_has_put_in(gateway: J
     assert hooks.get("garbage_collect_object") is of_second
     second.close()
     assert "garbage_collect_object" not in hooks
+
+
+def test_a_job_may_start_spark_anew_any_number_of_times(gateway: JavaGateway) -> None:
+    """Each application may begin before it is seen that the one before is over."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    for _ in range(sys.getrecursionlimit()):
+        last = of_session(spark, gateway_of(spark))
+    gateway._gateway_client.garbage_collect_object("o123456789")
+    assert last.close is not None
+    last.close()
 
 
 def test_a_gateway_that_was_made_from_a_client_is_reached_where_that_reaches_it(
@@ -422,7 +490,7 @@ def test_pinned_threads_have_connections_of_their_own() -> None:
     spark: Any = Spark()
     spark._gateway, spark.appName, spark.version = Pinned(), "etl", "4.2.0"
     assert gateway_of(spark) is spark._gateway
-    assert of_session(spark, spark._gateway, Lease()).close is None
+    assert of_session(spark, spark._gateway).close is None
 
 
 def test_an_application_is_called_as_its_jvm_has_it() -> None:
@@ -430,7 +498,7 @@ def test_an_application_is_called_as_its_jvm_has_it() -> None:
     spark: Any = Spark()
     spark.appName, spark.version = "kyuubi-python", "3.5.9"
     spark._gateway = gateway = object()
-    assert of_session(spark, gateway, Lease()).name == "etl"
+    assert of_session(spark, gateway).name == "etl"
 
 
 class Gone:
