@@ -9,7 +9,7 @@ import os
 import sys
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import plugin, py4j_log
 from spark_listener.application import conf_of, gateway_of, of_session
@@ -40,6 +40,11 @@ _leases: weakref.WeakKeyDictionary[Any, Lease] = weakref.WeakKeyDictionary()
 #: attaches none of them again.
 _taken_off: set[str] = set()
 _complaints = Complaints()
+#: What makes greenlets of threads, how it is asked what it has patched, and its name for threads.
+_GREENLETS: Final = (
+    ("gevent.monkey", "is_module_patched", "threading"),
+    ("eventlet.patcher", "is_monkey_patched", "thread"),
+)
 #: ``weir-run`` imports this before the job begins, which may go elsewhere.
 _begun_in: Path | None = None
 with contextlib.suppress(OSError):  # nowhere
@@ -173,6 +178,11 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
             return _off("weir is off: there is no active Spark session; use attach(spark)")
     if of_connect(spark):
         return _off(f"weir is off: {_where_of_connect(spark)}")
+    if library := _keeping_all_waiting():
+        return _off(
+            f"weir is off: {library} has patched threads here and left sockets as they are: a "
+            "thread that waits for Spark would keep all others waiting; have it patch sockets, too"
+        )
     py4j_log.keep_out()
     context = spark.sparkContext
     if context._jsc is None:
@@ -247,6 +257,15 @@ def _begun(spark: Any, settings: Settings) -> Driver:
         if application.close is not None:
             application.close()
         raise
+
+
+def _keeping_all_waiting() -> str:
+    """The library by which all threads are of one of the system's, which any socket holds up."""
+    for name, asking, threads in _GREENLETS:
+        patched = getattr(sys.modules.get(name), asking, None)
+        if patched is not None and patched(threads) and not patched("socket"):
+            return name.partition(".")[0]
+    return ""
 
 
 def of_connect(spark: Any) -> bool:

@@ -235,6 +235,35 @@ def test_an_application_that_cannot_be_asked_leaves_the_jobs_py4j_as_it_was(
     assert "garbage_collect_object" not in vars(gateway._gateway_client)
 
 
+@pytest.mark.parametrize("sockets", [True, False])
+@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize(
+    ("module", "asking", "of_threads"),
+    [
+        ("gevent.monkey", "is_module_patched", "threading"),
+        ("eventlet.patcher", "is_monkey_patched", "thread"),
+    ],
+)
+def test_where_one_thread_that_waits_keeps_all_others_waiting_weir_is_off(
+    module: str,
+    asking: str,
+    of_threads: str,
+    *,
+    threads: bool,
+    sockets: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patched = {of_threads: threads, "socket": sockets}
+    stub: Any = ModuleType(module)
+    setattr(stub, asking, lambda name: patched.get(name, False))
+    monkeypatch.setitem(sys.modules, module, stub)
+    told = attachment.attach(object())
+    assert not told.active
+    library, _ = module.split(".")
+    off = told.reason.startswith(f"{library} has patched threads here and left sockets")
+    assert off == (threads and not sockets), told.reason
+
+
 def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other() -> None:
     class Context:
         def getConf(self) -> dict[str, str]:
