@@ -408,7 +408,9 @@ def _compare(
         if as_json:
             import msgspec
 
-            sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+            from agent.files import write_json
+
+            write_json(msgspec.json.encode(found))
         else:
             compare_command.show(found, sys.stdout)
         if broken:

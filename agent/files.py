@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from typing import IO, TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }
+
+
+def write_json(text: bytes) -> None:
+    """JSON and a line's end on standard output: in UTF-8, whatever the locale has signs for."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.flush()
 
 
 def open_regular(path: Path | str) -> BinaryIO:

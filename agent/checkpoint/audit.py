@@ -50,6 +50,7 @@ CHECKS: Final = (
     "leftovers_at_start",
     "late_rows",
     "batch_ends",
+    "sink_quota",
     "retention_unwatched",
 )
 #: What only the running query tells, its master and its settings, not its checkpoint.
@@ -58,6 +59,7 @@ OF_THE_RUN: Final = (
     "asynchronous_progress",
     "late_rows",
     "batch_ends",
+    "sink_quota",
     "retention_unwatched",
 )
 #: Kafka's default for transaction.max.timeout.ms on a broker.

@@ -6,7 +6,6 @@ CheckpointError.
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from agent.checkpoint.render import output, show_report
 from agent.checkpoint.report import build_report
 from agent.checkpoint.soundness import Soundness, judge
 from agent.checkpoint.state_rows import count_rows
+from agent.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def look(
 
 def print_json(value: Any) -> None:
     """One JSON object on standard output."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    write_json(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,6 +17,11 @@ from agent.core.judgement import Mode
 LateRows = Literal["hold", "guard", "allow"]
 #: Sources that may be given a limit: all but those of which an option makes that unsafe, or all.
 GiveLimits = Literal["safe", "all"]
+
+
+#: What a deadline leaves for a batch holds that many of a target that is not the owner's: noise of
+#: a third (sigma) takes as much, and one that it cuts would be told as out of reach for good.
+ROOM: Final = 2.0
 
 
 class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +74,10 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def with_target_from(self, least_seconds: float) -> QueryPolicy:
-        """With no shorter target than that, unless the deadline is shorter."""
+        """With no shorter target than that, where the deadline leaves room for it."""
         deadline = math.inf if self.deadline_seconds is None else self.deadline_seconds
-        if not self.target_seconds < least_seconds <= deadline:
+        fits = ROOM * least_seconds <= self.deadline_share * deadline
+        if self.target_seconds >= least_seconds or not fits:
             return self
         return msgspec.structs.replace(self, target_seconds=least_seconds)
 

@@ -29,19 +29,10 @@ class Quota(NamedTuple):
 
 #: A table takes 1,500 load jobs a day: no project gets more, failed ones count, and what is used
 #: comes back over 24 hours (https://docs.cloud.google.com/bigquery/docs/optimize-load-jobs). The
-#: connector of GoogleCloudDataproc makes one of each batch: ``BigQueryStreamingSink.addBatch``, and
-#: ``commitMessages`` of the jars for one version of Spark, whose table tells its class and address,
-#: and not the ``writeMethod`` (``indirect`` by default; ``direct`` makes none).
-QUOTAS: Final = (
-    Quota(
-        re.compile(
-            r"BigQueryStreamingSink\(|com\.google\.cloud\.spark\.bigquery\.v2\.\w+BigQueryTable\b"
-        ),
-        1_500,
-        "BigQuery",
-        "load job",
-    ),
-)
+#: connector of GoogleCloudDataproc makes one of each batch: ``BigQueryStreamingSink.addBatch``. Its
+#: jars for one version of Spark have a table instead, of which nobody sees whether it makes any:
+#: ``writeMethod`` *direct* makes none.
+QUOTAS: Final = (Quota(re.compile(r"BigQueryStreamingSink\("), 1_500, "BigQuery", "load job"),)
 
 
 def of_sink(description: str) -> Quota | None:

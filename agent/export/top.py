@@ -62,7 +62,7 @@ def run_top(
         file.reconfigure(errors="replace")  # where a locale has no such sign, ? stands for it
     # FORCE_COLOR and TTY_COMPATIBLE would make rich take a pipe or a file for a terminal.
     console = _PipeConsole(
-        file=file, highlight=False, force_terminal=None if file.isatty() else False
+        file=file, highlight=False, force_terminal=None if file and file.isatty() else False
     )
     screen = console.is_terminal and not console.is_dumb_terminal
     with AgentClient(settings) as client:

@@ -45,8 +45,8 @@ LATER_REASON: Final = (
     "regulated until somebody orders a mode (weir mode on or off)"
 )
 DAMAGED_REASON: Final = (
-    "the saved state is damaged, and what was ordered of all queries cannot be read in it: nothing "
-    "is regulated until somebody orders a mode (weir mode on or off)"
+    "the saved state is damaged, and what was ordered cannot be read in it: queries that are not "
+    "in it any more are not regulated until somebody orders a mode (weir mode on or off)"
 )
 _log = structlog.get_logger("state")
 
@@ -65,9 +65,9 @@ class Keeper:
     def __init__(self, policy: Policy, store: Store, *, started_time: float) -> None:
         """Takes up what the store holds; sets it aside where it was read and none is of use.
 
-        Of what a later version saved the orders. Where not all that was ordered of all queries can
-        be read, all is in dry-run until somebody orders a mode: a switch that a person turned may
-        be among it. Raises StoreFailed where it was not read.
+        Of what a later version saved the orders. Where not all that was ordered can be read, all
+        of which nothing is known is in dry-run until somebody orders a mode: a switch that a person
+        turned may be among it. Raises StoreFailed where it was not read.
         """
         self._policy = policy
         self._store = store
@@ -77,6 +77,7 @@ class Keeper:
         self._next_probe_time = 0.0
         self._rarely = Rarely(30.0)
         self._unsaved: list[tuple[str, str, Order, float]] = []
+        self._orders_unsaved = False  # the list of them
         self.history = History()
         self.writable = True
         self.write_failures_total = 0
@@ -88,10 +89,7 @@ class Keeper:
         except StoreDamaged as error:
             store.abandon_contents(str(error))
             self.orders.clear()
-            self.fleet, self.restored_parts = Fleet(policy, started_time=started_time), 0
-        lost = store.damage or self.fleet.unreadable.get(AGENT_PART)
-        if lost is not None:
-            self._begin_in_doubt(DAMAGED_REASON, lost)
+            self.fleet, self.restored_parts = self._read()
         self.fleet.wake()
 
     def receive(self, request: Request, now: float) -> Receipt:
@@ -185,7 +183,7 @@ class Keeper:
 
     def _commit(self, now: float, marks: dict[str, bytes] | None = None) -> None:
         changes = self.fleet.changes()
-        if self._unsaved:
+        if self._unsaved or self._orders_unsaved:
             marks = {_ORDERS_MARK: msgspec.json.encode(list(self.orders))} | (marks or {})
         if not changes and not marks:
             return
@@ -201,6 +199,7 @@ class Keeper:
                 self._put_back()
             raise StateUnavailable(_WRITE_TROUBLE) from error
         self._unsaved.clear()
+        self._orders_unsaved = False
 
     def _ready_to_write(self, now: float) -> None:
         if self.writable:
@@ -230,6 +229,9 @@ class Keeper:
         """
         parts = self._store.load()
         fleet = Fleet.restore(self._policy, parts, started_time=self._started_time)
+        lost = fleet.unreadable.get(AGENT_PART) if parts else self._store.damage
+        if lost is not None and len(fleet.unreadable) < max(len(parts), 1):
+            self._begin_in_doubt(fleet, lost)
         if parts and len(fleet.unreadable) == len(parts):
             raise StoreDamaged("; ".join(set(fleet.unreadable.values())))
         for part, why in fleet.unreadable.items():
@@ -255,12 +257,14 @@ class Keeper:
         changes = [change for change in fleet.changes() if change.data is not None]
         self._store.begin_anew(changes, {_ORDERS_MARK: msgspec.json.encode(list(self.orders))})
 
-    def _begin_in_doubt(self, reason: str, cause: str) -> None:
-        """Regulates nothing, and saves that as soon as anything can be saved."""
-        order, now = Order(who="weir", mode="dry-run", reason=reason), self._started_time
-        self.orders.extend(self.fleet.control("*", "*", order, now))
-        self._unsaved.append(("*", "*", order, now))
-        _log.error(reason, cause=cause)
+    def _begin_in_doubt(self, fleet: Fleet, cause: str) -> None:
+        """Each time that it is read, until something is saved: then that stands in it."""
+        order = Order(who="weir", mode="dry-run", reason=DAMAGED_REASON)
+        record = fleet.stand(order, "dry-run", self._started_time)
+        if record not in self.orders:
+            self.orders.append(record)
+            self._orders_unsaved = True
+            _log.error(DAMAGED_REASON, cause=cause)
 
     def _put_back(self) -> None:
         """The fleet as the disk has it. Raises StoreFailed, and is behind, where reading fails."""

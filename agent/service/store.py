@@ -58,15 +58,13 @@ class Store:
         """Raises StoreInUse, StoreUnusable.
 
         ``set_aside`` says where a file is now that was unreadable, or a copy of a later version's;
-        ``damage``: what was wrong with one that most likely was ours; ``later_schema``: a later
-        version's is open, and nothing may be written before ``begin_anew``.
+        ``later_schema``: such a one is open, and nothing may be written before ``begin_anew``.
         """
         self._directory = directory
         self._durability = durability
         self._lock: int | None = None
         self._opened: tuple[int, int] | None = None  # the file, whatever is at its path by now
         self.set_aside: tuple[Path, str] | None = None
-        self.damage: str | None = None
         self.later_schema: int | None = None
         if directory is None:
             self.path: Path | None = None
@@ -222,7 +220,6 @@ class Store:
             return
         self._database.close()
         self._set_aside(self.path, why)
-        self.damage = why
         self._database = self._open()
 
     def close(self) -> None:
@@ -243,9 +240,8 @@ class Store:
         except (sqlite3.DatabaseError, _Foreign) as error:
             if isinstance(error, sqlite3.Error) and not _is_damage(error):
                 raise
-            self._set_aside(path, str(error))
-            if not isinstance(error, _Foreign):
-                self.damage = str(error)
+            kind = "foreign" if isinstance(error, _Foreign) else "unreadable"
+            self._set_aside(path, str(error), kind)
             return self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -273,13 +269,24 @@ class Store:
             raise
         return database
 
-    def _set_aside(self, path: Path, why: str) -> None:
+    @property
+    def damage(self) -> str | None:
+        """Of a store that holds nothing: a file of ours that was unreadable lies beside it.
+
+        Whoever began this one may have been killed before it saved anything.
+        """
+        if self.path is None:
+            return None
+        found = sorted(self.path.parent.glob(f"{FILE_NAME}.unreadable-*"))
+        return f"{found[-1]}: it was set aside, and nothing was saved since" if found else None
+
+    def _set_aside(self, path: Path, why: str, kind: str = "unreadable") -> None:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        target = path.with_name(f"{path.name}.unreadable-{stamp}")
+        target = path.with_name(f"{path.name}.{kind}-{stamp}")
         number = 1
         while target.exists():
             number += 1
-            target = path.with_name(f"{path.name}.unreadable-{stamp}-{number}")
+            target = path.with_name(f"{path.name}.{kind}-{stamp}-{number}")
         path.rename(target)
         for end in ("-wal", "-shm"):
             side = Path(f"{path}{end}")

@@ -348,6 +348,7 @@ def test_every_check_has_both():
     # A schema named by address: tests/checkpoint/test_savepoint.py; other partitions, given
     # offline: tests/checkpoint/test_repartition.py.
     elsewhere = {"late_rows", "batch_ends", "commits_missing", "state_schema_elsewhere"}
+    elsewhere |= {"sink_quota"}  # tests/core/test_quota.py
     elsewhere |= {"repartition_unfinished", "partitions_untold"}
     elsewhere |= {"retention_unwatched"}  # of brokers: tests/service/test_kafka_watch.py
     assert set(TABLE) == set(CHECKS) - elsewhere

@@ -646,6 +646,19 @@ def test_offsets_of_a_log_service_are_not_taken_for_kafka_s():
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_json_is_utf_8_in_every_locale(tmp_path, encoding):
+    folder = checkpoint(tmp_path / "für")
+    done = subprocess.run(
+        [sys.executable, "-m", "agent.cli", "checkpoint", "inspect", folder, "--json"],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        check=False,
+        timeout=60,
+    )
+    assert json.loads(done.stdout)["checkpoint"] == str(folder), done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("command", [("checkpoint", "inspect"), ("checkpoint", "audit")])
 def test_a_locale_without_its_signs_takes_no_finding_away(tmp_path, encoding, command):
     """What is told of a checkpoint that is not sound has an arrow before what to do."""

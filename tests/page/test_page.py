@@ -718,6 +718,8 @@ def test_what_is_printed_has_every_querys_figures(
     assert page.locator(".query.shell").count() > 0
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".query[data-level]").count() == 60
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.wait_for_function("() => document.querySelectorAll('.query.shell').length > 0")
 
 
 def test_keyboard_alone(open_page: Callable[..., Watched]) -> None:

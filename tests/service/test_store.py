@@ -386,11 +386,12 @@ def test_of_a_state_with_one_part_that_cannot_be_read_all_others_are_kept(
     assert all(line["log_level"] == "error" for line in logged)
     assert store.set_aside is None
     # What was ordered of all stands in the agent's own part, and is not known without it.
-    mode = "dry-run" if kind == "agent" else "off"
-    assert one.fleet.mode == mode
+    assert one.fleet.mode == ("dry-run" if kind == "agent" else "off")
     known = [("orders", "query-1")] if kind.startswith("query") else one.fleet.keys()
     assert one.fleet.keys() == known
-    assert {one.fleet.view(key, NOW).mode for key in known} == {mode}
+    assert {one.fleet.view(key, NOW).mode for key in known} == {"off"}
+    one.receive(decode_request(wire.body([wire.progress(3, query=2)])), NOW)
+    assert one.fleet.view(("orders", "query-2"), NOW).mode != "on"
     one.tick(NOW + 1)
     one.close(NOW + 1)
     store = Store(tmp_path)
@@ -659,8 +660,11 @@ def test_after_a_damaged_state_nothing_is_regulated_until_somebody_says_so(
     if not read:
         path = tmp_path / "state.sqlite"
         path.write_bytes(b"\0" * path.stat().st_size)
+    for _ in range(2):
+        one = keeper(Store(tmp_path))
+        assert one.fleet.mode == "dry-run"
+        one._store.close()  # killed before it has saved anything
     one = keeper(Store(tmp_path))
-    assert one.fleet.mode == "dry-run"
     (order,) = one.orders
     assert (order.who, order.reason) == ("weir", DAMAGED_REASON)
     one.receive(decode_request(wire.body([wire.progress(1)])), NOW)

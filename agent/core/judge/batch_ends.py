@@ -55,8 +55,11 @@ def _by_the_day(sink: str, target_seconds: float) -> list[Finding]:
         return []
     least = f"{found.least_seconds:.0f} s"
     if target_seconds == found.least_seconds:
-        then = f"the target is held at {least}, so that catching up does not use them up"
-        remedy = f"nothing; a longer trigger interval saves more: each batch is a {found.counts}"
+        then = f"while it is behind Weir makes none shorter than {least} by itself"
+        remedy = (
+            "nothing, unless a limit that the job or maximum_limit sets fills in less; a longer "
+            f"trigger interval saves more: each batch is a {found.counts}"
+        )
     else:
         a_day = found.batches_a_day * found.least_seconds / target_seconds
         then = (
@@ -66,7 +69,7 @@ def _by_the_day(sink: str, target_seconds: float) -> list[Finding]:
         remedy = "a longer deadline_seconds, or a longer trigger interval"
     return [
         Finding(
-            "batch_ends",
+            "sink_quota",
             "info",
             f"its sink makes a {found.counts} of each batch, of which {found.service} takes "
             f"{found.batches_a_day:,} a day for a table: {then}",

@@ -351,6 +351,14 @@ addEventListener("beforeprint", () => {
   draw();
 });
 
+// Each that is looked at anew is told at once whether it is in sight.
+addEventListener("afterprint", () => {
+  for (const node of watched) {
+    observer.unobserve(node);
+    observer.observe(node);
+  }
+});
+
 function watch() {
   const list = main.querySelector(".queries");
   for (const node of watched) {
@@ -470,6 +478,7 @@ document.addEventListener("click", (event) => {
     state.filter = "";
     state.onlyLevel = null;
     draw();
+    sayShown();
   }
   if (name === "close-all") {
     state.open.clear();
@@ -492,6 +501,7 @@ document.addEventListener("keydown", (event) => {
     state.filter = "";
     event.target.blur();
     draw();
+    sayShown();
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
