@@ -176,10 +176,14 @@ class Driver:
         """
         self._spark.lease.take_over(self._gateway, java_session)
         gone = self._sessions.take_out_gone()
+        watched = self._sessions.all()
         try:
             self._observer.join_session(
                 self._sessions.add(java_session, self._inbox.listener, control=control, whole=whole)
             )
+        except BaseException:  # an interrupt: one that the observer lacks is never told of
+            self.unwatch([one for one in self._sessions.all() if one not in watched])
+            raise
         finally:  # not before: executors go back where no session lets them be changed
             for session in gone:
                 self._observer.forget_session(session)

@@ -119,13 +119,13 @@ class Sessions:
 
     def remove(self, session: Session) -> bool:
         """Forgets a session; true where it was known."""
-        if self._known.pop(session.key, None) is None:
-            return False
+        known = self._known.pop(session.key, None) is not None
         with errors_of_ours_suppressed():  # of a JVM that is gone
             self._lease.forget(f"{LISTENER}{session.key}")
+        # Known or not: one key too many, and no session that is gone would be missed any more.
         with errors_of_ours_suppressed():  # of a session that is, too
-            self._keys.remove(session.java)
-        return True
+            self._keys.remove(session.java, session.key)  # and no key that it was given since
+        return known
 
     def clear(self) -> None:
         """Forgets all of them, without a word to the JVM."""

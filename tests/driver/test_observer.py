@@ -1169,6 +1169,9 @@ def test_a_session_that_takes_the_place_of_one_that_is_gone_keeps_the_executors(
         def take_out_gone(self) -> list[Session]:
             return [gone]
 
+        def all(self) -> list[Session]:
+            return []
+
         def add(self, *_: object, control: bool, whole: bool) -> Session:
             observer._do_what_is_asked()
             if not control:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from py4j.java_gateway import JavaMember
@@ -17,6 +18,7 @@ from py4j.java_gateway import JavaMember
 import spark_listener
 from spark_listener import attachment
 from spark_listener.listener import MOST_PROGRESS
+from spark_listener.observer import Observer
 from spark_listener.query import Query
 from tests.benchmarks.starts import figures
 from tests.spark.conftest import ROWS_PER_FILE, in_force, progresses
@@ -109,6 +111,76 @@ def test_an_attach_that_ends_halfway_leaves_nothing_in_spark(
     assert listeners(spark) == before
     attached(agent)
     assert listeners(spark) == before + 1
+
+
+def test_an_interrupted_attach_does_not_keep_a_session_that_is_gone_from_being_found(
+    agent: Any, attached: Any, spark: Any
+) -> None:
+    attached(agent)
+    driver = attachment._drivers[spark.sparkContext.applicationId]
+    keys = driver._sessions._keys
+    collected, interrupted, later = (spark.newSession() for _ in range(3))
+    assert spark_listener.attach(collected).active
+    gone = driver.session(collected._jsparkSession)
+    call = JavaMember.__call__
+
+    def halfway(member: Any, *arguments: Any) -> Any:
+        done = call(member, *arguments)
+        if (member.target_id, member.name) == (keys._target_id, "put"):
+            raise KeyboardInterrupt
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JavaMember, "__call__", halfway)
+        with pytest.raises(KeyboardInterrupt):
+            spark_listener.attach(interrupted)
+    keys.remove(collected._jsparkSession)  # as the JVM's collector does
+    assert spark_listener.attach(later).active
+    assert gone not in driver.sessions
+    assert len(driver.sessions) == 2
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_an_attach_that_is_interrupted_before_the_observer_knows_is_no_attach(
+    agent: Any, attached: Any, folder: Any, start: Any, spark: Any, *, joined: bool
+) -> None:
+    """It would be active for good, also by the next one, and nothing be told of it."""
+    before = listeners(spark)
+    join = Observer.join_session
+    met: list[Observer] = []
+
+    def interrupted(observer: Observer, session: Any) -> None:
+        met.append(observer)
+        if joined:
+            join(observer, session)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Observer, "join_session", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            spark_listener.attach(spark, agent_url=agent.url)
+    assert attachment._drivers == {}
+    assert listeners(spark) == before
+    assert [one._sessions for one in met] == [set()]
+    running = start(folder(files=4).read(spark, 1))
+    attached(agent)
+    agent.wait(lambda a: progresses(a, running))
+
+
+def test_an_attach_of_another_session_that_is_interrupted_leaves_the_first_as_it_was(
+    agent: Any, attached: Any, spark: Any
+) -> None:
+    attached(agent)
+    driver = attachment._drivers[spark.sparkContext.applicationId]
+    other, sessions = spark.newSession(), driver.sessions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver._observer, "join_session", MagicMock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            spark_listener.attach(other)
+    assert driver.sessions == sessions
+    assert driver.session(spark._jsparkSession) is not None
+    assert spark_listener.attach(other).active
+    assert driver._observer._sessions == set(driver.sessions)
 
 
 def test_a_session_that_is_no_longer_found_is_not_listened_to_twice(
