@@ -104,10 +104,12 @@ class Intake:
     def _take(self, waiting: Waiting) -> None:
         session = self._session_of(waiting.key)
         gate = None
+        if not waiting.kind:  # unknown to us, as a start of a class that a later Spark brings
+            session = None
         if waiting.handoff is not None:  # where a thread waits, whosever it is
             query_id = str(waiting.event.id().toString())
             gate = self._open_gate(session, query_id, waiting.handoff)
-        if session is None or not waiting.kind:  # detached meanwhile, or unknown to us
+        if session is None:  # or detached meanwhile
             return
         try:
             self._mailbox.deliver(captured(waiting, session, gate))

@@ -7,7 +7,9 @@ import logging
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from spark_listener import intake
 from spark_listener.complaints import Complaints
@@ -16,9 +18,6 @@ from spark_listener.listener import Captured, Waiting
 from spark_listener.mailbox import ROOM_BYTES, Mailbox
 from spark_listener.sessions import Session
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Call:
@@ -60,6 +59,7 @@ class Taking:
         self.queue = deque(waiting)
         self.mailbox = Mailbox()
         self.handoffs: list[Any] = []
+        self.held_for: list[Session] = []
         self.lost = 0
         self.gate: Any = Held()
         self.renewed = 0
@@ -86,8 +86,11 @@ class Taking:
     def lose(self) -> None:
         self.lost += 1
 
-    def _open_gate(self, _session: Any, _query_id: str, handoff: Any) -> Any:
+    def _open_gate(self, session: Session | None, _query_id: str, handoff: Any) -> Any:
         self.handoffs.append(handoff)
+        if session is None:
+            return None
+        self.held_for.append(session)
         return self.gate
 
     def run(self) -> list[Captured]:
@@ -140,6 +143,14 @@ def test_a_start_of_a_session_that_nobody_watches_does_not_wait_for_nothing() ->
     """As of one that was told just before a ``detach``."""
     taking = Taking(Waiting("started", event(), 0.0, "handoff", "gone"))
     assert taking.run() == []
+    assert taking.handoffs == ["handoff"]
+
+
+@pytest.mark.parametrize("kind", ["started", ""])
+def test_only_a_start_that_is_told_has_its_first_batch_held(kind: str) -> None:
+    """Of a class that a later Spark derives from it nobody would let the batch go."""
+    taking = Taking(Waiting(kind, event(), 0.0, "handoff", "1"))
+    assert len(taking.run()) == len(taking.held_for) == (1 if kind else 0)
     assert taking.handoffs == ["handoff"]
 
 
