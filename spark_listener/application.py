@@ -7,7 +7,6 @@ when this process ends: in the driver both end together; beyond the door the JVM
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import threading
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from spark_listener.config import CONF_PREFIX
+from spark_listener.handlers import errors_of_ours_suppressed
 from spark_listener.lease import Lease
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Application:
     beyond: bool = False
     #: Where it is stopped, whether its JVM went before Spark could stop; raises nothing.
     killed: Callable[[], bool] = lambda: False
-    #: Lets go of connections of ours, where they are no one else's; raises nothing.
+    #: Lets go of connections of ours, where they are no one else's; raises what a handler of
+    #: the job's does.
     close: Callable[[], None] | None = None
 
 
@@ -68,17 +69,25 @@ def _collect_by_ours(jobs: Any, ours: Any) -> Callable[[], None]:
     The JVM knows an object by its number, whichever connection names it. ``jobs``, ``ours``: py4j's
     clients. What it gives undoes it, but for what an application that came after put in its place.
     """
-    # Of its class: not what an application before this one put there, or they would pile up.
-    by_jobs = functools.partial(type(jobs).garbage_collect_object, jobs)
+    # What the job itself put there, if it did: not what an application before this one put over
+    # that, or they would pile up.
+    before = vars(jobs).get("garbage_collect_object")
+    jobs_own = getattr(before, "weir_jobs_own", before)
+    by_jobs = jobs_own or functools.partial(type(jobs).garbage_collect_object, jobs)
 
     def collect(*arguments: Any) -> None:
         here = threading.current_thread().name.startswith(THREADS)
         (ours.garbage_collect_object if here else by_jobs)(*arguments)
 
     def undo() -> None:
-        if vars(jobs).get("garbage_collect_object") is collect:
+        if vars(jobs).get("garbage_collect_object") is not collect:
+            return
+        if jobs_own is None:
             del jobs.garbage_collect_object
+        else:
+            jobs.garbage_collect_object = jobs_own
 
+    vars(collect)["weir_jobs_own"] = jobs_own
     jobs.garbage_collect_object = collect
     return undo
 
@@ -102,7 +111,7 @@ def of_session(spark: Any, gateway: Any) -> Application:
 
         def let_go() -> None:
             undo()
-            with contextlib.suppress(Exception):
+            with errors_of_ours_suppressed():
                 gateway.close(keep_callback_server=True)  # there is none
 
         found.close = let_go

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from spark_listener import attachment, plugin
 from spark_listener.application import gateway_of, of_session
 from spark_listener.complaints import Complaints
 from spark_listener.driver import Driver
+from spark_listener.handlers import WhileOursRuns
 from spark_listener.sessions import Session, Sessions
 from tests.driver.test_observer import RunningQuery, Watched, resting
 from tests.waiting import until
@@ -474,6 +476,52 @@ def test_an_application_that_ends_leaves_what_the_next_one_has_put_in(gateway: J
     assert hooks.get("garbage_collect_object") is of_second
     second.close()
     assert "garbage_collect_object" not in hooks
+
+
+def test_what_the_job_put_into_its_py4j_itself_is_asked_and_stays(gateway: JavaGateway) -> None:
+    """As one that counts what is let go of; however many applications came after it."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    client, asked = gateway._gateway_client, []
+
+    def counted(target_id: str) -> None:
+        asked.append(target_id)
+
+    client.garbage_collect_object = counted
+    try:
+        applications = [of_session(spark, gateway_of(spark)) for _ in range(3)]
+        client.garbage_collect_object("o123456789")
+        assert asked == ["o123456789"]
+        for one in applications:
+            assert one.close is not None
+            one.close()
+        assert vars(client)["garbage_collect_object"] is counted
+    finally:
+        del client.garbage_collect_object
+
+
+def test_what_a_handler_raises_while_connections_are_let_go_of_is_the_jobs(
+    gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a limit on time that a detach, on the job's main thread, takes too long for."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+
+    def over(*_: object) -> None:
+        raise TimeoutError
+
+    ours = gateway_of(spark)
+    application = of_session(spark, ours)
+    assert application.close is not None
+    monkeypatch.setattr(ours, "close", lambda **_: signal.raise_signal(signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, over)
+    try:
+        with pytest.raises(TimeoutError), WhileOursRuns():
+            application.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    monkeypatch.setattr(ours, "close", MagicMock(side_effect=OSError))
+    application.close()
 
 
 def test_a_job_may_start_spark_anew_any_number_of_times(gateway: JavaGateway) -> None:
