@@ -178,11 +178,6 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
             return _off("weir is off: there is no active Spark session; use attach(spark)")
     if of_connect(spark):
         return _off(f"weir is off: {_where_of_connect(spark)}")
-    if library := _keeping_all_waiting():
-        return _off(
-            f"weir is off: {library} has patched threads here and left sockets as they are: a "
-            "thread that waits for Spark would keep all others waiting; have it patch sockets, too"
-        )
     py4j_log.keep_out()
     context = spark.sparkContext
     if context._jsc is None:
@@ -214,6 +209,11 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
         return Attachment(None, None, "enabled is false")
     if driver is not None and known is not None:
         return _attached_again(session, driver, known, settings, arguments)
+    if driver is None and (library := _keeping_all_waiting()):
+        return _off(
+            f"weir is off: {library} has patched threads here and left sockets as they are: a "
+            "thread that waits for Spark would keep all others waiting; have it patch sockets, too"
+        )
     _taken_off.difference_update((_id_of(session), str(context.applicationId)))
     control = settings.control
     if driver is not None:

@@ -259,7 +259,8 @@ def test_where_one_thread_that_waits_keeps_all_others_waiting_weir_is_off(
     stub: Any = ModuleType(module)
     setattr(stub, asking, lambda name: patched.get(name, False))
     monkeypatch.setitem(sys.modules, module, stub)
-    told = attachment.attach(object())
+    monkeypatch.setattr(attachment, "conf_of", lambda _: {})
+    told = attachment.attach(Spark())
     assert not told.active
     library, _ = module.split(".")
     off = told.reason.startswith(f"{library} has patched threads here and left sockets")
@@ -314,10 +315,20 @@ def test_who_detaches_and_waits_for_the_observer_does_not_make_it_wait_in_turn(
     ],
 )
 @pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("library", ["", "gevent"])
 def test_where_attach_says_that_weir_is_off_nobody_steers_the_session(
-    said: dict[str, Any], reason: str, *, watched: bool, monkeypatch: pytest.MonkeyPatch
+    said: dict[str, Any],
+    reason: str,
+    *,
+    watched: bool,
+    library: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither who watched it before, nor whoever is in at the plugin's door, nor ``weir-run``."""
+    """Neither who watched it before, nor whoever is in at the plugin's door, nor ``weir-run``.
+
+    Also where none can begin, by ``library``: one may have before the job patched its threads.
+    """
+    monkeypatch.setattr(attachment, "_keeping_all_waiting", lambda: library)
     stood_aside: list[bool] = []
     door = SimpleNamespace(standAside=lambda: not stood_aside.append(True))
     spark: Any = Spark()
