@@ -220,9 +220,14 @@ class KafkaWatch:
             self._retention_due_time, self._retention_cause = now + pause, error
             return
         self._retention_failures, self._retention_due_time, self._retention_cause = 0, 0.0, None
-        self._unknown = {topic for topic, keep in told.items() if keep is None}
-        last = {topic: self._retention[topic] for topic in self._untold()}
-        self._retention = last | {topic: keep for topic, keep in told.items() if keep is not None}
+        unknown = {topic for topic, keep in told.items() if keep is None}
+        # One that nobody reads now is read again by the next run, be that in a week.
+        unread = {of: keep for of, keep in self._retention.items() if of not in topics}
+        unread = dict([*unread.items()][-MOST_PARTITIONS:])  # those that were read last
+        last = {of: keep for of, keep in self._retention.items() if of in unknown}
+        self._retention = unread | last
+        self._retention |= {topic: keep for topic, keep in told.items() if keep is not None}
+        self._unknown = unknown | (self._unknown & unread.keys())
         self._retention_of, self._retention_time = topics, now
 
     def _untold(self) -> set[str]:
@@ -230,12 +235,17 @@ class KafkaWatch:
         return self._unknown & self._retention.keys()
 
     def _forget_retention(self, held: Mapping[Place, Held]) -> None:
-        """Of those that were made anew, and begin at 0 again: what the one before had is over."""
+        """Of those that were made anew, and begin at 0 again: what the one before had is over.
+
+        One of which nothing was deleted began there before, too, and ends below its old end now.
+        """
         untold = self._untold()
         for watched in self._watched.values() if untold else ():
             for place, known in watched.partitions.items():
                 there = held.get(place) if place[0] in untold else None
-                if there is not None and there.earliest == 0 < known.earliest:
+                if there is None or there.earliest > 0:
+                    continue
+                if known.earliest > 0 or there.latest < known.ends.rows[-1]:
                     self._retention.pop(place[0], None)
 
     def _tell(

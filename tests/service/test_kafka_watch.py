@@ -574,18 +574,22 @@ def test_a_configuration_that_is_told_no_more_ends_no_alarm_and_has_a_finding() 
 
 
 @pytest.mark.parametrize(
-    ("then", "stands"),
+    ("before", "then", "stands"),
     [
-        ([Held(20, 120)], True),
-        ([None, Held(10, 100)], True),  # not shown for a while
-        ([Held(0, 100)], False),
-        ([None, Held(0, 100)], False),
+        (Held(10, 100), [Held(20, 120)], True),
+        (Held(10, 100), [None, Held(10, 100)], True),  # not shown for a while
+        (Held(10, 100), [Held(0, 100)], False),
+        (Held(10, 100), [None, Held(0, 100)], False),
+        (Held(0, 100), [Held(0, 100)], True),
+        (Held(0, 100), [Held(0, 60)], False),
+        (Held(0, 100), [None, Held(0, 60)], False),
+        (Held(10, 100), [Held(10, 99)], True),  # cut by an election, and not made anew
     ],
 )
 def test_for_how_long_a_topic_kept_its_rows_is_no_word_on_one_made_anew(
-    then: list[Held | None], *, stands: bool
+    before: Held, then: list[Held | None], *, stands: bool
 ) -> None:
-    cluster = Cluster({("t", "0"): Held(10, 100)}, {"t": 3600.0})
+    cluster = Cluster({("t", "0"): before}, {"t": 3600.0})
     watch = failed(cluster)
     cluster.kept["t"] = None
     watch.look(RETENTION_SECONDS)
@@ -595,6 +599,34 @@ def test_for_how_long_a_topic_kept_its_rows_is_no_word_on_one_made_anew(
     watch.look()
     assert (losses(watch)[0][0] is not None) is stands
     assert bool(unwatched(watch)) is stands
+
+
+@pytest.mark.parametrize("taken", ["before", "between"])
+def test_what_is_known_of_a_topic_outlives_the_time_in_which_nobody_reads_it(taken: str) -> None:
+    """As between two runs that end when all is read, while another query keeps brokers asked."""
+    cluster = Cluster({("t", "0"): Held(10, 100), ("u", "0"): Held(0, 9)}, {"t": 3600.0, "u": 9.0})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 50}})
+    watch.reads("two", {"u": {"0": 9}})
+    watch.look()
+    if taken == "before":
+        cluster.kept["t"] = None
+        watch.look(RETENTION_SECONDS)
+    send(watch, watch.drivers["one"].terminated())
+    watch.look(RETENTION_SECONDS)
+    assert cluster.asked_retention[-1] == {"u"}
+    cluster.kept["t"] = None
+    watch.look(RETENTION_SECONDS)
+    watch.drivers["one"].run_id = "next"
+    watch.reads("one", {"t": {"0": 50}})
+    cluster.silent_about_retention = taken == "before"
+    watch.look()
+    assert unwatched(watch)[0].endswith("was known of it last: t")
+    send(watch, watch.drivers["one"].terminated("java.io.IOException: x"))
+    for _ in range(12):
+        watch.look()
+    ((near, _),) = losses(watch)
+    assert near is not None
 
 
 def test_a_topic_that_nobody_reads_any_more_is_named_no_more() -> None:
