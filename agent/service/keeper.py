@@ -305,7 +305,7 @@ class Keeper:
         batches: list[tuple[Key, Point]] = []
         touched: set[Key] = set()
         accepted = 0
-        self._restore_or_fail(error)
+        self._restore_or_fail(request, error)
         self._take(msgspec.structs.replace(request, events=[], refused=[]), now)
         for position, (index, event) in enumerate(request.events):
             single = msgspec.structs.replace(request, events=[(index, event)], refused=[])
@@ -343,11 +343,12 @@ class Keeper:
         except StateUnavailable:
             raise
         except Exception as error:
-            self._restore_or_fail(error)
+            self._restore_or_fail(request, error)
             raise
         return receipt
 
-    def _restore_or_fail(self, error: Exception) -> None:
+    def _restore_or_fail(self, request: Request, error: Exception) -> None:
+        self.fleet.fail(request)
         self._behind = True
         try:
             self._put_back()

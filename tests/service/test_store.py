@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.events import Listener, decode_request
 from agent.core.fleet import Change, Fleet, Order
+from agent.core.fleet.clusters import Clusters
 from agent.core.judge import attention
 from agent.core.judge.alignment import AlignmentView
 from agent.core.measure.partitions import PartitionView
@@ -839,6 +840,40 @@ def test_an_event_that_the_core_fails_on_takes_no_offset_from_a_query_that_reads
     assert committed == {("shop", "here"): {("t", "0"): 20}, ("shop", "fails"): {("t", "0"): 10}}
 
 
+def beats(driver: Driver, present: int) -> dict[str, Any]:
+    """A heartbeat that tells of executors."""
+    beat = driver.heartbeat()
+    beat["body"]["executors"] = {"present": present, "slots": 8, "asked": None, "configured": 2}
+    return beat
+
+
+@pytest.mark.parametrize("where", ["order", "look"])
+def test_executors_that_the_core_fails_on_cost_their_heartbeat_alone(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they are is not saved: put back with the rest it would fail the next request, too."""
+    real = getattr(Clusters, where)
+
+    def fragile(self, cluster, *rest):  # type: ignore[no-untyped-def]
+        known = self._known.get(cluster)
+        if known is not None and known.told.present == 13:
+            raise ZeroDivisionError("division by zero")
+        return real(self, cluster, *rest)
+
+    monkeypatch.setattr(Clusters, where, fragile)
+    one, driver = keeper(Store(None)), Driver(time=NOW)
+    one.receive(decode_request(driver.body(driver.started(), beats(driver, 2))), NOW)
+    events = [driver.idle(), beats(driver, 13), driver.idle(), driver.progress(10, 1.0)]
+    receipt = one.receive(decode_request(driver.body(*events)), NOW)
+    assert [bad.index for bad in receipt.refused] == [1]
+    for event in (driver.idle(), driver.progress(10, 1.0), beats(driver, 2)):
+        assert not one.receive(decode_request(driver.body(event)), NOW).refused
+    shown = one.view(("shop", "orders"), NOW)
+    assert shown.executors is not None
+    assert shown.executors.present == 2
+    assert shown.totals.batches["completed"] == 2
+
+
 def test_what_is_not_saved_outlives_a_write_that_fails() -> None:
     """Of executors, stages and logs nobody may tell again for a while."""
     store = FailingStore()
@@ -848,9 +883,7 @@ def test_what_is_not_saved_outlives_a_write_that_fails() -> None:
     key, view = ("shop", "here"), PartitionView(0, "t", "0", 5, 0, 60.0)
     one.fleet.hear_partitions(key, driver.query_id, 0, [view], NOW)
     one.fleet.note_alignment(key, driver.run_id, AlignmentView(missing="REST is off"))
-    beat = driver.heartbeat()
-    beat["body"]["executors"] = {"present": 2, "slots": 8, "asked": None, "configured": 2}
-    one.receive(decode_request(driver.body(beat)), NOW)
+    one.receive(decode_request(driver.body(beats(driver, 2))), NOW)
     before = told(one)
     shown = one.view(key, NOW)
     assert None not in (shown.executors, shown.alignment)

@@ -85,6 +85,12 @@ class Clusters:
         """Goes on where those of a fleet stood that theirs is put back for."""
         self._known = before._known
 
+    def forget(self, application_id: str) -> None:
+        """What its driver told; the next heartbeat tells it anew."""
+        for cluster in [*self._known]:
+            if cluster[0] == application_id:
+                del self._known[cluster]
+
     def hear(self, cluster: Cluster, told: Executors) -> None:
         """What a heartbeat tells."""
         known = self._known.get(cluster)

@@ -402,6 +402,14 @@ class Fleet:
         self._logs_behind = before._logs_behind
         self._alignments = before._alignments
 
+    def fail(self, request: Request) -> None:
+        """Notes that the core failed on it, before the fleet is put back.
+
+        Of what is not saved, and so not put back, a heartbeat changes what its driver told of
+        executors: what it failed on would fail again with each event that looks at it.
+        """
+        self._clusters.forget(request.application.id)
+
     def _wake(self) -> None:
         before = self.wakefulness.started_time - 1.0
         for query in self._roster:
