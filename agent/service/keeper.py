@@ -198,6 +198,7 @@ class Keeper:
             with contextlib.suppress(StoreFailed):
                 self._put_back()
             raise StateUnavailable(_WRITE_TROUBLE) from error
+        self.fleet.wrote(changes)
         self._unsaved.clear()
         self._orders_unsaved = False
 

@@ -898,6 +898,40 @@ def test_what_is_not_saved_outlives_a_write_that_fails() -> None:
     assert not one.fleet.readings()
 
 
+@pytest.mark.parametrize("how", ["retired", "forgotten"])
+def test_one_whose_end_cannot_be_saved_is_known_to_read_another_cluster(how: str) -> None:
+    """It is put back: without that word its offsets would go into a group here."""
+    store = FailingStore()
+    one, driver = keeper(store), Driver(time=NOW)
+    one.fleet.keep_offsets()
+    one.receive(decode_request(driver.body(reads(driver, "elsewhere", 10))), NOW)
+    key = ("shop", "elsewhere")
+    one.fleet.hear_elsewhere(key, driver.query_id, 0)
+    one.fleet.note_alignment(key, driver.run_id, AlignmentView(missing="REST is off"))
+    one.receive(decode_request(driver.body(driver.terminated())), NOW)
+    one.tick(NOW)
+
+    def end() -> None:
+        if how == "retired":
+            one.control(*key, Order(who="kim", retire=True), NOW)
+        else:
+            one.tick(NOW + 3700.0)
+
+    store.failing = True
+    with contextlib.suppress(StateUnavailable):
+        end()
+    assert one.fleet.keys() == [key]
+    assert one.fleet.committed() == {}
+    assert one.view(key, NOW).alignment is not None
+    store.failing = False
+    one.tick(NOW + 2.0)
+    assert one.writable
+    end()
+    assert one.fleet.keys() == []
+    assert not one.fleet._brokers._elsewhere
+    assert not one.fleet._alignments
+
+
 def test_what_cannot_be_saved_of_a_sender_costs_little_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

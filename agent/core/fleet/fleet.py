@@ -473,9 +473,6 @@ class Fleet:
 
     def _let_go(self, keys: set[Key]) -> None:
         self._regroup(self._roster.forget(keys))
-        for key in keys:
-            self._alignments.pop(key, None)
-            self._brokers.forget(key)
 
     # -- a hand at the wheel ----------------------------------------------------------------
 
@@ -817,6 +814,17 @@ class Fleet:
                 saved.append(Change(part, encode(self._agent)))
         saved.extend(Change(part, None) for part in forgotten)
         return saved
+
+    def wrote(self, changes: list[Change]) -> None:
+        """Notes that they are written: only now is a query that was let go of gone for good.
+
+        Where that fails the query is put back, and what was said of it goes on.
+        """
+        for change in changes:
+            kind, _, rest = change.part.partition(":")
+            if kind == "query" and change.data is None:
+                self._alignments.pop(key_of(rest), None)
+                self._brokers.forget(key_of(rest))
 
     @classmethod
     def restore(cls, policy: Policy, parts: Iterable[Change], *, started_time: float) -> Fleet:
