@@ -50,7 +50,7 @@ class KafkaGroups:
         self._failed: set[str] = set()  # those of them for which nobody answered
         self._closed = False
         self._due_time = 0.0
-        self._behind = 0
+        self._behind = 0  # not asked for in the last round, as nobody answered, and not ``_later``
         self._rarely = Rarely(300.0)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class KafkaGroups:
                 )
             else:
                 self._due_time = now + FAILED_SECONDS
-                self._behind = len(due) - number
+                self._behind = sum(group not in self._later for group, _ in due[number:])
                 self._rarely.warn(
                     _log.warning,
                     "Kafka's brokers cannot be told: consumer groups stay where they are",

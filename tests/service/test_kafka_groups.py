@@ -325,6 +325,22 @@ def test_brokers_that_are_gone_are_not_asked_for_each_group() -> None:
     assert group.look(FAILED_SECONDS) == (7, 0, 2)
 
 
+def test_each_group_is_in_one_state_while_brokers_are_gone() -> None:
+    """Those that were asked for in a round before and are not reached in this one, too."""
+    queries = [f"q{number}" for number in range(9)]
+    group = Group(*queries)
+    group.raises = {f"a-{query}": KafkaUnavailable("no answer") for query in queries}
+    with structlog.testing.capture_logs():
+        for _ in range(6):
+            assert group.look(FAILED_SECONDS) == (0, 0, 9)
+        group.raises.clear()
+        assert group.look(FAILED_SECONDS) == (9, 0, 0)
+        group.raises = {"a-q8": GroupRefused("it has members")}
+        assert group.look() == (8, 1, 0)
+        group.raises = {f"a-{query}": KafkaUnavailable("no answer") for query in queries}
+        assert group.look(REFUSED_SECONDS) == (0, 1, 8), "the refused one is not reached"
+
+
 def test_what_is_wanted_is_worked_out_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Group("one", "two")
     named: list[object] = []
