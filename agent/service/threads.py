@@ -14,26 +14,32 @@ T = TypeVar("T")
 
 
 async def in_thread(act: Callable[[], T]) -> T:
-    """What ``act`` returns or raises, of a thread of its own; left alone where nobody waits."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
+    """What ``act`` returns or raises, of a thread of its own; left alone where nobody waits.
 
-    def tell(value: T | None, error: Exception | None) -> None:
-        if answer.done():  # nobody waits for it any more
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(value)  # type: ignore[arg-type]  # it is what ``act`` returned
+    RuntimeError where it raises what is no Exception, which would end the loop.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    values: list[T] = []
+    failure: BaseException | None = None
+
+    def tell() -> None:
+        if not ended.done():  # else nobody waits for it any more
+            ended.set_result(None)
 
     def work() -> None:
-        value, failure = None, None
+        nonlocal failure
         try:
-            value = act()
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            values.append(act())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             failure = error
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, value, failure)
+            loop.call_soon_threadsafe(tell)
 
     threading.Thread(target=work, daemon=True).start()
-    return await answer
+    await ended
+    if failure is None:
+        return values[0]
+    if isinstance(failure, Exception):  # not by the future, which takes no StopIteration
+        raise failure
+    raise RuntimeError(type(failure).__name__) from failure
