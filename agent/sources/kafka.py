@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 REQUEST_SECONDS: Final = 5.0
 #: The client's own time-out comes first then, with what other brokers have answered.
 WAIT_SECONDS: Final = 2.0 * REQUEST_SECONDS
+#: The longest pause until a connection that failed is tried again.
+RECONNECT_SECONDS: Final = 2.0
+#: A connection that is asked for is tried again within it, and fails again: of one that did not,
+#: the reason is over once brokers answer.
+REASON_SECONDS: Final = REQUEST_SECONDS + RECONNECT_SECONDS
 #: Options of a client that are this module's own business.
 _OURS: Final = frozenset({"bootstrap.servers"})
 #: Options whose values are Python's: the client ends over some, and over a logger only later.
@@ -83,18 +88,19 @@ class Brokers:
         self._failure = KafkaException
         self._bootstrap = bootstrap_servers
         # Why a connection failed the client tells apart from the request that fails of it, and of
-        # what goes on not again: the newest is kept until all is answered.
-        reasons: deque[Any] = deque(maxlen=1)
+        # a token that cannot be had not again: the newest is kept, with its time, until all is
+        # answered, or something is and it is old.
+        reasons: deque[tuple[float, Any]] = deque(maxlen=1)
 
         def tell(error: Any) -> None:
             """By ``poll``, in the thread that calls it."""
             if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
-                reasons.append(error)
+                reasons.append((time.monotonic(), error))
 
         self._reasons = reasons
         settings: dict[str, Any] = {
             "socket.timeout.ms": int(REQUEST_SECONDS * 1000),
-            "reconnect.backoff.max.ms": 2000,
+            "reconnect.backoff.max.ms": int(RECONNECT_SECONDS * 1000),
             "log_level": 2,
             **options,
             "bootstrap.servers": bootstrap_servers,
@@ -117,6 +123,7 @@ class Brokers:
             known = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
         except self._failure as error:
             raise self._unavailable(error) from None
+        self._answered()
         return [
             (name, str(partition))
             for name, topic in known.items()
@@ -245,14 +252,22 @@ class Brokers:
             answers = ask(
                 [request or ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
             )
-            return answers[group].result(WAIT_SECONDS).topic_partitions
+            told = answers[group].result(WAIT_SECONDS).topic_partitions
         except self._failure as error:
             # Above 0 it is a broker's own word, of this group alone.
             if error.args[0].code() > 0 and error.args[0].code() not in _moving():
+                self._answered()
                 raise GroupRefused(_said(error, self._options)) from None
             raise self._unavailable(error) from None
         except NoAnswer as error:
             raise self._unavailable(error) from None
+        self._answered()
+        return told
+
+    def _answered(self) -> None:
+        """By some broker: another one's connection may still fail, and tells so again."""
+        if self._reasons and time.monotonic() - self._reasons[-1][0] > REASON_SECONDS:
+            self._reasons.clear()
 
     def _refused(self, marks: list[Any], asked: int) -> GroupRefused:
         """``marks``: the partitions, of so many that were asked; brokers took the others."""
@@ -271,7 +286,7 @@ class Brokers:
         said = "no answer" if silent else _said(error, self._options)
         self._admin.poll(0)  # has the client tell what it keeps
         if self._reasons and (silent or error.args[0].code() < 0):  # else a broker's own word
-            said = f"{said}; {_said(self._failure(self._reasons[-1]), self._options)}"
+            said = f"{said}; {_said(self._failure(self._reasons[-1][1]), self._options)}"
         return KafkaUnavailable(f"{self._bootstrap}: {said}")
 
 

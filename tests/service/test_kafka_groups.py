@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException
 from agent.service import kafka_groups as service_groups
 from agent.service.kafka_groups import FAILED_SECONDS, REFUSED_SECONDS, KafkaGroups
 from agent.sources import kafka_groups
-from agent.sources.kafka import Brokers, GroupRefused, KafkaUnavailable
+from agent.sources.kafka import REASON_SECONDS, Brokers, GroupRefused, KafkaUnavailable
 from agent.sources.kafka_groups import GroupWriter
 from tests.service import wire
 from tests.service.agents import AgentProcess
@@ -213,6 +213,24 @@ def failing(code: int) -> Brokers:
 def test_what_a_broker_says_of_a_group_is_its_refusal(code: int, raised: type[Exception]) -> None:
     with pytest.raises(raised):
         failing(code).write_group("g", OFFSETS)
+
+
+@pytest.mark.parametrize("age_seconds", [REASON_SECONDS - 5.0, REASON_SECONDS + 5.0])
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_old_reason_is_over_once_a_group_is_answered_for(
+    age_seconds: float, refused: bool
+) -> None:
+    brokers = answering([place(0)])
+    reason = KafkaError(KafkaError._SSL, "handshake failed")
+    brokers._reasons.append((time.monotonic() - age_seconds, reason))
+    if refused:
+        brokers._admin = failing(KafkaError.GROUP_AUTHORIZATION_FAILED)._admin
+    with pytest.raises(GroupRefused) if refused else contextlib.nullcontext():
+        brokers.write_group("g", OFFSETS)
+    brokers._admin = failing(KafkaError._TIMED_OUT)._admin
+    with pytest.raises(KafkaUnavailable) as caught:
+        brokers.write_group("g", OFFSETS)
+    assert ("handshake failed" in str(caught.value)) == (age_seconds < REASON_SECONDS)
 
 
 def test_a_child_that_cannot_make_a_request_says_so_without_what_it_holds() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, nullcontext, suppress
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from agent.core.policy import Policy
 from agent.service.kafka_watch import MOST_PARTITIONS, RETENTION_SECONDS, KafkaWatch
 from agent.service.timers import Timers
 from agent.sources import kafka
-from agent.sources.kafka import Brokers, KafkaUnavailable
+from agent.sources.kafka import REASON_SECONDS, Brokers, KafkaUnavailable
 from spark_listener.wire import format_time
 from tests.core.events import START_TIME, Driver
 from tests.waiting import until
@@ -906,7 +907,7 @@ def test_a_reason_that_is_over_or_another_s_is_not_told(monkeypatch: pytest.Monk
             brokers.partitions(["t"])
         return str(caught.value)
 
-    reason = KafkaError(KafkaError._SSL, "handshake failed")
+    reason = time.monotonic(), KafkaError(KafkaError._SSL, "handshake failed")
     # A partition that nobody answers for may be behind what failed.
     partly = answering(monkeypatch, lambda mark: told(5) if mark.partition else Future())
     partly._reasons.append(reason)
@@ -918,6 +919,35 @@ def test_a_reason_that_is_over_or_another_s_is_not_told(monkeypatch: pytest.Monk
     wholly._reasons.append(reason)
     wholly.held(PLACES)
     assert "handshake" not in failing(wholly, KafkaError._TRANSPORT)
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "answered", "told_still"),
+    [
+        (REASON_SECONDS - 5.0, True, True),
+        (REASON_SECONDS + 5.0, True, False),
+        (3600.0, False, True),  # as of a token, which is told once
+    ],
+)
+def test_an_old_reason_is_over_once_any_broker_answers(
+    monkeypatch: pytest.MonkeyPatch, age_seconds: float, answered: bool, told_still: bool
+) -> None:
+    """Though a partition stays without a leader, so that never all is answered."""
+    brokers = answering(monkeypatch, lambda mark: told(5) if mark.partition else Future())
+    reason = KafkaError(KafkaError._SSL, "handshake failed")
+    brokers._reasons.append((time.monotonic() - age_seconds, reason))
+    if answered:
+        brokers.partitions(["t"])
+        brokers.held(PLACES)
+
+    def fail(timeout: float) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(brokers._admin, "list_topics", fail)
+    for _ in range(2):
+        with pytest.raises(KafkaUnavailable) as caught:
+            brokers.partitions(["t"])
+        assert ("handshake failed" in str(caught.value)) == told_still
 
 
 @pytest.mark.parametrize(
