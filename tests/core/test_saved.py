@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent.core.decode.kafka_offsets import Reading, parse_offsets
 from agent.core.fleet import Change, Fleet, Order
 from agent.core.fleet.saved import encode, key_of, part_of_query, query_of
 from agent.core.measure.cost import Line
@@ -104,6 +105,26 @@ def test_files_that_an_earlier_version_did_not_count_are_not_counted() -> None:
     found = query_of(msgspec.msgpack.encode(raw)).watched.lateness.commits.stretch
     assert found is not None
     assert (found.greatest, found.files) == (3.0, math.inf)
+
+
+@pytest.mark.parametrize("place", [("", "0"), ("p#s", "0"), ("t", "2147483648"), ("t", "x")])
+@pytest.mark.parametrize("told", ["offsets", "planned", "ends"])
+def test_offsets_that_an_earlier_version_took_for_kafka_s_are_unknown(
+    place: tuple[str, str], told: str
+) -> None:
+    """As they are where a batch tells them."""
+    assert parse_offsets({place[0]: {place[1]: 10}}) is None
+    (data,) = [one.data for one in flat() if one.part.startswith("query:")]
+    assert data is not None
+    query = query_of(data)
+    known = {0: {("t", "0"): 10}, 1: {("/apps/s:t", "2147483647"): 10}}
+    query.read = Reading(known, planned=known, ends=known, query_id="one")
+    assert query_of(encode(query)) == query
+    query.read = msgspec.structs.replace(query.read, **{told: known | {2: {place: 10}}})
+    found = query_of(encode(query))
+    assert found.read is None
+    query.read = None
+    assert found == query
 
 
 def restored_without(world: World, group: str) -> dict[str, Any]:

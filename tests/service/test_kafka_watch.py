@@ -17,7 +17,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from agent.core.decode.events import decode_request
-from agent.core.decode.kafka_offsets import Held
+from agent.core.decode.kafka_offsets import Held, Reading
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from agent.service.kafka_watch import MOST_PARTITIONS, RETENTION_SECONDS, KafkaWatch
@@ -157,6 +157,35 @@ def test_a_question_that_cannot_be_asked_is_told_as_silence(
     assert service.kafka_up is False
     watch.look()
     assert watch.watch.up is True
+
+
+def test_offsets_that_were_saved_and_no_client_asks_for_end_the_watch_over_nobody() -> None:
+    """Their query may tell of no others for ever."""
+    watch = Watch(Cluster({("t", "0"): Held(0, 103)}, {"t": 60.0}))
+    for query in ("odd", "one"):
+        watch.reads(query, {"t": {"0": 100}})
+    odd = watch.fleet._roster.get(("shop", "odd"))
+    assert odd is not None
+    odd.read = Reading({0: {("", "0"): 10}}, query_id=odd.run.query_id)
+    watch.fleet = Fleet.restore(Policy(), watch.fleet.changes(), started_time=watch.now)
+    watch.fleet.keep_offsets()
+    watch.look()
+    assert watch.watch.up is True
+    assert watch.backlog("one") == 3
+    assert watch.fleet.readings().keys() == {("shop", "one")}
+
+
+def test_of_a_query_whose_newest_batch_tells_no_offsets_nothing_is_asked() -> None:
+    """How far it has read by then nobody knows."""
+    watch = Watch(Cluster({("t", "0"): Held(0, 103)}))
+    watch.reads("one", {"t": {"0": 100}})
+    watch.look()
+    assert watch.views("one") == 1
+    watch.reads("one", {"": {"0": 12}})
+    assert watch.fleet.readings() == {}
+    assert watch.views("one") == 0
+    watch.look()
+    assert watch.watch.up is None
 
 
 def test_the_end_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

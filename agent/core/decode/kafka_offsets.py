@@ -7,9 +7,12 @@ The API gives an object, the event log the same as a text. Anything else (a file
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 #: No topic comes near it; a sum of offsets stays within what can be saved.
 MOST_OFFSET = 2**53
@@ -84,6 +87,12 @@ def parse_offsets(value: object) -> Offsets | None:
                 return None
             offsets[topic, partition] = offset
     return offsets
+
+
+def are_places(names: Collection[tuple[str, str]]) -> bool:
+    """Whether ``parse_offsets`` takes each (topic, partition) of them for one."""
+    topics, partitions = zip(*names, strict=True) if names else ((), ())
+    return all(map(_is_topic, set(topics))) and all(map(_is_partition, set(partitions)))
 
 
 def _is_topic(name: str) -> bool:

@@ -65,8 +65,8 @@ class BrokersWord:
                 ends={i: progress.sources[i].latest or {} for i in read},
                 planned_time=progress.time,
             )
-        elif others:
-            query.read = None  # an agent before took them for Kafka's
+        elif progress.sources:
+            query.read = None  # how far it has read now nobody knows; others' are not Kafka's
             self._partitions.pop(query.key, None)
         asked = self._partitions.get(query.key, {})
         for index, (source, told) in enumerate(zip(query.sources, progress.sources, strict=False)):

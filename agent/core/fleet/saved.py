@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from agent.core.arrays import packed, plain
+from agent.core.decode.kafka_offsets import are_places
 from agent.core.measure.cost import Line
 from agent.core.measure.source import Source
 from agent.core.query import Key, Query
@@ -162,7 +163,13 @@ def _brought_over(raw: dict[str, Any]) -> bool:
     uncounted = stretch is not None and stretch.get("files", 0) is None
     if uncounted:
         stretch["files"] = math.inf
-    return old or uncounted
+    read = raw.get("read") or {}
+    told = [one for name in ("offsets", "planned", "ends") for one in read.get(name, {}).values()]
+    # Versions before kept offsets that no client of Kafka's can ask for.
+    unasked = not all(map(are_places, told))
+    if unasked:
+        raw["read"] = None
+    return old or uncounted or unasked
 
 
 def _grouped(flat: dict[str, Any]) -> dict[str, Any]:
