@@ -6,7 +6,7 @@ import json
 import threading
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.config import QUEUE_BYTES
@@ -53,7 +53,8 @@ class Outbox:
         self._changed = threading.Condition()
         self._pending: deque[Pending] = deque()
         self._pending_bytes = 0
-        self._progress: dict[str, tuple[int, int]] = {}  # by run: how many wait, their bytes
+        #: By run: how many there are, their bytes. Of what is unsent, and of what is under way.
+        self._progress: tuple[dict[str, tuple[int, int]], ...] = ({}, {})
         self._sequence = 0
         self._in_flight = 0  # the highest number in the request under way
         self._acknowledged = 0
@@ -98,9 +99,10 @@ class Outbox:
         """Numbers an event and queues it; returns its number.
 
         ``body`` is JSON text and goes out as it is. When full, by number or by bytes, the oldest
-        progress of the run that takes the most of it is dropped and counted: a busy query must not
-        push out what others tell. A heartbeat replaces the one that still waits: only the
-        newest says anything.
+        unsent progress of the run that has the most of it unsent is dropped and counted: a busy
+        query must not push out what others tell. What is under way goes only where all else is
+        starts and ends. A heartbeat replaces the one that still waits: only the newest says
+        anything.
         ``run_id``: of the query's run that it tells of.
         ``origin``: of the clock that gave the time; now's where it was read just now.
         ``shorter``: the body of a heartbeat without so many bytes, where it would be too large:
@@ -156,11 +158,21 @@ class Outbox:
         """``change``: 1 for an event that waits from now on, -1 for one that does no more."""
         self._pending_bytes += change * len(item.data)
         if item.kind == "progress":
-            number, size = self._progress.get(item.run_id, (0, 0))
+            progress = self._progress[item.sequence <= self._in_flight]
+            number, size = progress.get(item.run_id, (0, 0))
             if number + change:
-                self._progress[item.run_id] = number + change, size + change * len(item.data)
+                progress[item.run_id] = number + change, size + change * len(item.data)
             else:
-                del self._progress[item.run_id]
+                del progress[item.run_id]
+
+    def _set_in_flight(self, sequence: int) -> None:
+        reached = max(sequence, self._in_flight)
+        moved = list(takewhile(lambda item: item.sequence <= reached, self._pending))
+        for item in moved:
+            self._note(item, -1)
+        self._in_flight = sequence
+        for item in moved:
+            self._note(item, 1)
 
     def _forget_waiting_heartbeats(self) -> None:
         self.replaced = {
@@ -196,10 +208,10 @@ class Outbox:
         """Its place. What is under way comes after what was not sent: it most likely arrives."""
         # Of what is short: places, or else bytes.
         short = 0 if len(self._pending) >= self._capacity else 1
-        most = max(self._progress, key=lambda run_id: self._progress[run_id][short], default="")
         unsent = (at for at, one in enumerate(self._pending) if one.sequence > self._in_flight)
         first_unsent = next(unsent, len(self._pending))
-        for begin in (first_unsent, 0):
+        for begin, progress in zip((first_unsent, 0), self._progress, strict=True):
+            most, _ = max(progress.items(), key=lambda one: one[1][short], default=("", (0, 0)))
             for kind, run_id in (("progress", most), *((kind, None) for kind in _EXPENDABLE)):
                 for index, item in enumerate(islice(self._pending, begin, None), begin):
                     if item.kind == kind and run_id in (None, item.run_id):
@@ -222,7 +234,7 @@ class Outbox:
                 batch.append(item)
                 size += len(item.data) + 1
             if batch:
-                self._in_flight = batch[-1].sequence
+                self._set_in_flight(batch[-1].sequence)
             return batch
 
     def settle(self, acknowledged: int) -> None:
@@ -251,7 +263,7 @@ class Outbox:
     def landed(self) -> None:
         """The request under way is over, answered or not."""
         with self._changed:
-            self._in_flight = 0
+            self._set_in_flight(0)
 
     def close(self) -> None:
         """Wakes whoever waits in ``take``; what is queued may still be taken."""

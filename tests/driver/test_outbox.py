@@ -130,6 +130,32 @@ def test_a_busy_query_does_not_push_out_what_quiet_ones_told() -> None:
     assert outbox.dropped_total == 4500
 
 
+@pytest.mark.parametrize("in_flight", ["third", "busy"])
+def test_nor_does_it_while_a_request_is_under_way(in_flight: str) -> None:
+    outbox = Outbox(1000, 1 << 20, largest_bytes=1000)
+    for _ in range(400):
+        put(outbox, run_id=in_flight)
+    take(outbox, 400)
+    for index in range(300):
+        put(outbox, run_id=f"quiet{index}")
+    for _ in range(550):
+        put(outbox, run_id="busy")
+    outbox.landed()
+    waiting = [item.run_id for item in take(outbox, 1000)]
+    assert waiting[:400] == [in_flight] * 400, "what was under way"
+    assert waiting[400:] == [f"quiet{index}" for index in range(300)] + ["busy"] * 300
+    assert outbox.dropped_total == 250
+
+
+def test_of_what_is_under_way_too_the_run_that_takes_most_of_it_gives_way() -> None:
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
+    for run_id in ["quiet", *["busy"] * 9]:
+        put(outbox, run_id=run_id)
+    take(outbox)
+    put(outbox, "started")
+    assert [item.sequence for item in outbox._pending] == [1, *range(3, 12)]
+
+
 def test_where_bytes_are_short_the_run_that_takes_most_of_them_gives_way() -> None:
     outbox = Outbox(100, 10_000, largest_bytes=5000)
     put(outbox, body=f'"{"x" * 4000}"', run_id="large")
@@ -138,7 +164,7 @@ def test_where_bytes_are_short_the_run_that_takes_most_of_them_gives_way() -> No
     put(outbox, body=f'"{"x" * 4000}"', run_id="large")
     assert [item.run_id for item in take(outbox)] == ["small"] * 20 + ["large"]
     outbox.settle(99)
-    assert (len(outbox), outbox._pending_bytes, outbox._progress) == (0, 0, {})
+    assert (len(outbox), outbox._pending_bytes, outbox._progress) == (0, 0, ({}, {}))
 
 
 def test_a_heartbeat_that_stays_is_acknowledged_by_its_number_alone() -> None:
@@ -249,6 +275,13 @@ class ExactlyOnce(RuleBasedStateMachine):
     @invariant()
     def each_is_received_once_in_order(self) -> None:
         assert self.received == sorted(set(self.received))
+
+    @invariant()
+    def what_is_unsent_and_under_way_is_counted_apart(self) -> None:
+        progresses = [item for item in self.outbox._pending if item.kind == "progress"]
+        counted = [sum(taken[0] for taken in one.values()) for one in self.outbox._progress]
+        sent = sum(item.sequence <= self.outbox._in_flight for item in progresses)
+        assert counted == [len(progresses) - sent, sent]
 
     @invariant()
     def nothing_is_lost_without_a_count(self) -> None:
