@@ -48,8 +48,6 @@ class FirstBatchGate:
         self.sequence = 0
         #: How long before the deadline it was queued.
         self.seconds_to_answer = 0.0
-        #: Whether that reply was there before the deadline.
-        self.answered = False
 
     @property
     def stage(self) -> int:

@@ -57,6 +57,13 @@ class Mailbox:
             self._replies.append(reply)
             self._changed.notify_all()
 
+    def take_replies(self) -> list[Reply]:
+        """The replies that wait, oldest first; without waiting for one."""
+        with self._changed:
+            replies = list(self._replies)
+            self._replies.clear()
+            return replies
+
     def wake(self) -> None:
         """Ends a wait in ``take``."""
         with self._changed:

@@ -302,13 +302,19 @@ class Observer:
             return
         self._look_at_clock()
         self._files_seconds_left = _FILES_WITHIN_SECONDS
+        looked = time.monotonic()
         for item in captured:
             # However much there is to take in, the agent hears that we live.
             self._beat_if_due(_GATE_TICK_SECONDS)
             self._guarded(f"a {item.kind} event", self._take, item)
-        for reply in replies:
-            self._answered = max(self._answered, reply.acknowledged)
-            self._hand_out(reply)
+            if time.monotonic() - looked >= _GATE_TICK_SECONDS and self._held():
+                # And a first batch goes on as soon as it may.
+                self._read(replies + self.mailbox.take_replies())
+                replies = []
+                for run in [run for run in self._runs.values() if run.gate is not None]:
+                    self._guarded("a query's limits", self._steer, run)
+                looked = time.monotonic()
+        self._read(replies)
         for run in list(self._runs.values()):
             self._guarded("a query's limits", self._steer, run)
         self._do_what_is_asked()
@@ -319,6 +325,11 @@ class Observer:
         self._tell_plans()
         if self._sender is not None:
             self._sender.cut_if_overdue()
+
+    def _read(self, replies: list[Reply]) -> None:
+        for reply in replies:
+            self._answered = max(self._answered, reply.acknowledged)
+            self._hand_out(reply)
 
     def _last_words(self) -> list[Captured]:
         """What Spark told of its end and still waits in the JVM, which lives on for a while."""
@@ -786,15 +797,15 @@ class Observer:
     def _steer_first_batch(self, run: Run, gate: FirstBatchGate) -> None:
         link = self._sender.link if self._sender is not None else None
         answered = self._answered >= gate.sequence
-        # Where it was in time, what takes longer are the query's own sources.
-        gate.answered = gate.answered or (answered and time.monotonic() < gate.deadline)
         prepared = run.actuator.prepare()
         changed = answered and prepared and self._apply(run)
         if changed and gate.held:  # still: it is planned under this limit
             run.actuator.settle_first_batch()
         late = time.monotonic() >= gate.deadline
-        if late and gate.was_held and not gate.answered and link is not None:
-            # It cost a first batch its time, even if its answer is here by now: no other one waits.
+        # Where it has come, read or not, what takes longer is ours or the query's own sources.
+        unanswered = self._outbox.acknowledged < gate.sequence
+        if late and unanswered and link is not None and gate.was_held:
+            # It cost a first batch its time: no other one waits.
             link.lets_wait_in_vain(gate.seconds_to_answer)
         lost = link is None or link.failing
         nothing_granted = answered and not prepared and not run.actuator.has_early_grants

@@ -610,53 +610,80 @@ def hundreds(clock: Clock) -> tuple[Watched, list[Slow]]:
     return watched, queries
 
 
+class Starting:
+    """A query whose first batch is held for 2 s; the agent answers at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: Clock, watched: Watched) -> None:
+        self._clock, self._observer = clock, watched.observer
+        self._session = Session(control=True)
+        self.told: list[float] = []  # when the start was, and when it was let go
+        self.gate, self.link = Holding(0.0), Link(1.0)
+        monkeypatch.setattr(self.gate, "release", lambda: self.told.append(clock.now))
+        monkeypatch.setattr("spark_listener.observer.Query", lambda found: found)
+        monkeypatch.setattr("spark_listener.observer.Actuator", lambda *_, **__: Actuated())
+        monkeypatch.setattr(Session, "get", lambda *_: Young(resting), raising=False)
+        monkeypatch.setattr(Actuated, "has_early_grants", False, raising=False)
+        self._observer._sessions.add(self._session)  # type: ignore[arg-type]
+        sender = SimpleNamespace(link=self.link, cut_if_overdue=lambda: None)
+        self._observer._sender = sender  # type: ignore[assignment]
+        self._observer._starts_wait = True
+        self._put = self._observer._outbox.put
+        monkeypatch.setattr(self._observer._outbox, "put", self._put_and_answer)
+
+    def start(self) -> None:
+        self.gate.deadline = self._clock.now + 2.0
+        ids = {"query_id": "another", "run_id": "r", "session": self._session, "gate": self.gate}
+        told = Captured("started", self._clock.time(), **ids)  # type: ignore[arg-type]
+        self._observer.mailbox.deliver(told)
+
+    def _put_and_answer(self, kind: Any, *arguments: Any, **more: Any) -> int:
+        number = self._put(kind, *arguments, **more)
+        if kind == "started":
+            self.told.append(self._clock.now)
+            outbox = self._observer._outbox
+            outbox.take(max_events=999, max_bytes=10**6, timeout_seconds=0.0)
+            outbox.settle(number)
+            outbox.landed()
+            self._observer.mailbox.reply(Reply(number, (), ()))
+        return number
+
+
 def test_a_start_is_told_and_answered_while_a_heartbeat_of_hundreds_of_queries_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, session = Clock(monkeypatch), Session(control=True)
+    clock = Clock(monkeypatch)
     watched, queries = hundreds(clock)
-    observer = watched.observer
-    told: list[float] = []  # when the start was, and when it was let go
-
-    class Told(Holding):
-        def release(self) -> None:
-            super().release()
-            told.append(clock.now)
-
-    gate = Told(0.0)
-    monkeypatch.setattr("spark_listener.observer.Query", lambda found: found)
-    monkeypatch.setattr("spark_listener.observer.Actuator", lambda *_, **__: Actuated())
-    monkeypatch.setattr(Session, "get", lambda *_: Young(resting), raising=False)
-    monkeypatch.setattr(Actuated, "has_early_grants", False, raising=False)
-    observer._sessions.add(session)  # type: ignore[arg-type]
-    observer._sender = sender = SimpleNamespace(link=Link(1.0), cut_if_overdue=lambda: None)  # type: ignore[assignment]
-    observer._starts_wait = True
-    put = observer._outbox.put
-
-    def start() -> None:
-        gate.deadline = clock.now + 2.0
-        ids = {"query_id": "another", "run_id": "r", "session": session, "gate": gate}
-        observer.mailbox.deliver(Captured("started", clock.time(), **ids))  # type: ignore[arg-type]
-
-    def answered(kind: Any, *arguments: Any, **more: Any) -> int:
-        number = put(kind, *arguments, **more)
-        if kind == "started":
-            told.append(clock.now)
-            observer.mailbox.reply(Reply(number, (), ()))
-        return number
-
-    monkeypatch.setattr(observer._outbox, "put", answered)
-    queries[100].then = start
+    observer, starting = watched.observer, Starting(monkeypatch, clock, watched)
+    gate = starting.gate
+    queries[100].then = starting.start
     observer._round()
     while observer._heartbeat_parts is not None:
         observer._round()
     assert gate.deadline < clock.now, "the heartbeat was not over in time"
-    queued, released = told
+    queued, released = starting.told
     assert queued < gate.deadline - 1.8, "two queries' time"
     assert released < gate.deadline - 1.6
-    assert gate.answered
-    assert sender.link.patient
+    assert starting.link.patient
     assert [one["runId"] for one in pulses(watched)] == [query.run_id for query in queries]
+
+
+def test_a_start_is_let_go_when_it_is_answered_however_many_events_came_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    watched = Watched(RunningQuery(resting), heartbeat_seconds=1000.0)
+    observer, starting = watched.observer, Starting(monkeypatch, clock, watched)
+    observer._runs.clear()
+    observer._round()
+    monkeypatch.setattr(observer, "_tell_progress", lambda *_: clock.sleep(0.01))
+    starting.start()
+    for batch in range(250):
+        observer.mailbox.deliver(progress(batch))
+    observer._round()
+    assert clock.now > starting.gate.deadline
+    queued, released = starting.told
+    assert released - queued < 0.02, "an event's time"
+    assert starting.link.patient
 
 
 def test_of_a_query_that_ends_while_a_heartbeat_goes_on_nothing_is_told_afterwards(
@@ -897,7 +924,6 @@ class Holding(Gate):
     """One that holds a first batch until its deadline, with its start told as event 5."""
 
     held = was_held = True
-    answered = False
     sequence = 5
     seconds_to_answer = 2.0
 
@@ -905,16 +931,23 @@ class Holding(Gate):
         self.deadline = deadline
 
 
+@pytest.mark.parametrize("read", [True, False])
 @pytest.mark.parametrize("prompt", [True, False])
-def test_only_an_agent_that_answers_late_is_not_waited_for_again(*, prompt: bool) -> None:
-    """And none whose answer waits for a query that takes long to set up its sources."""
+def test_only_an_agent_that_has_not_answered_is_not_waited_for_again(
+    *, prompt: bool, read: bool
+) -> None:
+    """And none whose answer waits for us, or for a query that takes long to set up its sources."""
     watched = Watched(RunningQuery(resting))
     observer, gate = watched.observer, Holding(time.monotonic() + 60.0)
     observer._sender = sender = SimpleNamespace(link=Link(1.0))  # type: ignore[assignment]
     watched.run.actuator.has_early_grants = True  # type: ignore[misc]
     watched.run.gate = gate  # type: ignore[assignment]
-    for answers, late in ((prompt, False), (True, True)):
-        observer._answered = 5 if answers else 4
+    for _ in range(gate.sequence):
+        observer._outbox.put("progress", "", "{}")
+    observer._outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
+    observer._outbox.settle(5 if prompt else 4)
+    observer._answered = 5 if prompt and read else 4
+    for late in (False, True):
         gate.deadline -= 60.0 if late else 0.0
         observer._steer(watched.run)
         assert gate.released is late
