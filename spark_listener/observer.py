@@ -59,7 +59,7 @@ _ADMITTED_WITHIN_SECONDS: Final = 0.2
 _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to files and tables of one round
 #: So often what a heartbeat has is told, where it asks hundreds of queries: far below the time
 #: after which an agent takes a driver for gone (silent_seconds, 15). Half is twice as many events.
-#: While a first batch is held, or events wait, a part is _GATE_TICK_SECONDS, or one query.
+#: While a first batch is held, or is to be, a part is _GATE_TICK_SECONDS, or one query.
 _PART_SECONDS: Final = 1.0
 _LAST_WORDS_SECONDS: Final = 1.0
 _TRIES: Final = 2  # of putting limits back: a connection that broke is made anew by the next call
@@ -303,9 +303,12 @@ class Observer:
         self._look_at_clock()
         self._files_seconds_left = _FILES_WITHIN_SECONDS
         looked = time.monotonic()
-        for item in captured:
+        last_start = max(
+            (at for at, one in enumerate(captured) if one.gate is not None), default=-1
+        )
+        for at, item in enumerate(captured):
             # However much there is to take in, the agent hears that we live.
-            self._beat_if_due(_GATE_TICK_SECONDS)
+            self._beat_if_due(_GATE_TICK_SECONDS if at <= last_start else _PART_SECONDS)
             self._guarded(f"a {item.kind} event", self._take, item)
             if time.monotonic() - looked >= _GATE_TICK_SECONDS and self._held():
                 # And a first batch goes on as soon as it may.
@@ -932,12 +935,14 @@ class Observer:
         parts = self._heartbeat_parts or self._heartbeat()
         self._heartbeat_parts = None  # where it is over, or fails
         self._part_seconds = part_seconds
+        begun = time.monotonic()
         self._guarded("a heartbeat", self._tell_a_part, parts)
-        # Events wait meanwhile: they have their turn.
-        every = self._settings.heartbeat_seconds
-        self._next_heartbeat = time.monotonic() + min(_PART_SECONDS, every)
+        # Events wait meanwhile: they have their turn, between two parts for as long as one took.
+        now, every = time.monotonic(), self._settings.heartbeat_seconds
+        self._next_heartbeat = now + min(_PART_SECONDS, now - begun)
         if self._heartbeat_parts is None:
-            self._next_heartbeat = max(self._heartbeat_begun + every, self._next_heartbeat)
+            rested = now + min(_PART_SECONDS, every)
+            self._next_heartbeat = max(self._heartbeat_begun + every, rested)
 
     def _tell_a_part(self, parts: Iterator[bool]) -> None:
         if next(parts, False):
@@ -945,12 +950,18 @@ class Observer:
 
     def _part_is_over(self, begun: float) -> bool:
         lasted = time.monotonic() - begun
+        if self._heartbeat_is_late():
+            return lasted >= _PART_SECONDS
         if lasted >= self._part_seconds:
             return True
         return lasted >= _GATE_TICK_SECONDS and (self._held() or self.mailbox.start_waits)
 
+    def _heartbeat_is_late(self) -> bool:
+        """It is gone through to its end: what waits comes after it, or queries would seem gone."""
+        return time.monotonic() - self._heartbeat_begun >= self._settings.heartbeat_seconds
+
     def _heartbeat(self) -> Iterator[bool]:
-        """In one event, or in several where it takes long: true after each but the last.
+        """In one event, or in several where it takes long: true where what waits has its turn.
 
         What is known is told before events and replies are taken in, which may change it.
         """
@@ -962,7 +973,8 @@ class Observer:
                 if queries:
                     self._put_heartbeat({"queries": queries}, goes_on=told_of_some)
                     queries, told_of_some = [], True
-                yield True
+                if not self._heartbeat_is_late():
+                    yield True
                 told_time = time.monotonic()
             if self._runs.get(run_id) is not run:
                 continue  # it ended meanwhile

@@ -589,20 +589,21 @@ def test_of_hundreds_of_queries_a_heartbeat_tells_what_it_has_each_second(
 class Slow(RunningQuery):
     """One of many, each of which takes its time to say that it runs."""
 
-    def __init__(self, clock: Clock, run_id: str) -> None:
+    def __init__(self, clock: Clock, run_id: str, seconds: float) -> None:
         super().__init__(resting)
-        self._clock, self.run_id = clock, run_id
+        self._clock, self.run_id, self._seconds = clock, run_id, seconds
         self.then: Callable[[], object] = lambda: None
 
     def active(self) -> bool:
-        self._clock.sleep(0.06)
+        self._clock.sleep(self._seconds)
         self.then()
         self.then = lambda: None
         return True
 
 
-def hundreds(clock: Clock) -> tuple[Watched, list[Slow]]:
-    watched, queries = Watched(RunningQuery(resting)), [Slow(clock, f"r{at}") for at in range(300)]
+def hundreds(clock: Clock, seconds: float = 0.06) -> tuple[Watched, list[Slow]]:
+    watched = Watched(RunningQuery(resting))
+    queries = [Slow(clock, f"r{at}", seconds) for at in range(300)]
     watched.observer._runs.clear()
     for query in queries:
         run = Run(query, Actuated(), None)  # type: ignore[arg-type]
@@ -655,7 +656,7 @@ def test_a_start_is_told_and_answered_while_a_heartbeat_of_hundreds_of_queries_g
     watched, queries = hundreds(clock)
     observer, starting = watched.observer, Starting(monkeypatch, clock, watched)
     gate = starting.gate
-    queries[100].then = starting.start
+    queries[50].then = starting.start
     observer._round()
     while observer._heartbeat_parts is not None:
         observer._round()
@@ -665,6 +666,37 @@ def test_a_start_is_told_and_answered_while_a_heartbeat_of_hundreds_of_queries_g
     assert released < gate.deadline - 1.6
     assert starting.link.patient
     assert [one["runId"] for one in pulses(watched)] == [query.run_id for query in queries]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_however_many_events_there_are_no_living_query_is_silent_for_too_long(
+    monkeypatch: pytest.MonkeyPatch, *, held: bool
+) -> None:
+    """A heartbeat takes 9 s, and events 60 % of the time, whether a first batch is held or not."""
+    clock = Clock(monkeypatch)
+    watched, queries = hundreds(clock, seconds=0.03)
+    observer = watched.observer
+    heard: dict[str, list[float]] = {query.run_id: [] for query in queries}
+    put = observer._outbox.put
+
+    def timed(kind: Any, time: str, body: str, *arguments: Any, **more: Any) -> int:
+        for pulse in json.loads(body)["queries"]:
+            heard[pulse["runId"]].append(clock.now)
+        return put(kind, time, body, *arguments, **more)
+
+    monkeypatch.setattr(observer._outbox, "put", timed)
+    monkeypatch.setattr(observer, "_tell_progress", lambda *_: clock.sleep(0.01))
+    monkeypatch.setattr(observer, "_held", lambda: held)
+    came = clock.now
+    while clock.now < 1120.0:
+        while came <= clock.now:
+            observer.mailbox.deliver(progress(7))
+            came += 0.01 / 0.6
+        observer.mailbox.wake()
+        observer._round()
+        clock.sleep(0.005)
+    waits = [b - a for times in heard.values() for a, b in itertools.pairwise([1000.0, *times])]
+    assert max(waits) < SILENT_SECONDS
 
 
 def test_a_start_is_let_go_when_it_is_answered_however_many_events_came_behind_it(
@@ -691,14 +723,14 @@ def test_of_a_query_that_ends_while_a_heartbeat_goes_on_nothing_is_told_afterwar
 ) -> None:
     clock = Clock(monkeypatch)
     watched, queries = hundreds(clock)
-    ending = [queries[90], queries[200]]  # one that was asked by then, and one that was not
+    ending = [queries[40], queries[200]]  # one that was asked by then, and one that was not
 
     def end() -> None:
         for query in ending:
             told = Captured("terminated", clock.time(), query_id="q", run_id=query.run_id)
             watched.observer.mailbox.deliver(told)
 
-    queries[100].then = end
+    queries[50].then = end
     watched.observer._round()
     while watched.observer._heartbeat_parts is not None:
         watched.observer._round()
