@@ -25,9 +25,14 @@ _KINDS: Final = {
 
 def write_json(text: bytes) -> None:
     """JSON and a line's end on standard output: in UTF-8, whatever the locale has signs for."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text + b"\n")
-    sys.stdout.flush()
+    output = sys.stdout
+    output.flush()
+    binary = getattr(output, "buffer", None)  # none where a caller collects it as text
+    if binary is None:
+        output.write(text.decode() + "\n")
+    else:
+        binary.write(text + b"\n")
+    output.flush()
 
 
 def open_regular(path: Path | str) -> BinaryIO:
