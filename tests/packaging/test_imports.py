@@ -236,6 +236,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agent",
         "agent.core",
         "agent.client",
+        "agent.files",
         "agent.simulation",
         "agent.sources",
         "agent.replay",
