@@ -260,8 +260,7 @@ class Keeper:
 
     def _begin_in_doubt(self, fleet: Fleet, cause: str) -> None:
         """Each time that it is read, until something is saved: then that stands in it."""
-        order = Order(who="weir", mode="dry-run", reason=DAMAGED_REASON)
-        record = fleet.stand(order, "dry-run", self._started_time)
+        record = fleet.stand("dry-run", "weir", DAMAGED_REASON, self._started_time)
         if record not in self.orders:
             self.orders.append(record)
             self._orders_unsaved = True

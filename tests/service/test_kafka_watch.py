@@ -109,15 +109,21 @@ def test_partitions_that_a_query_is_not_assigned_are_no_backlog_of_it() -> None:
     assert watch.backlog("all") == 1_000_003, "a new partition, of which nothing was read"
 
 
-def test_brokers_that_nobody_has_to_ask_any_more_are_not_told_as_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of a job that ended while they were restarted."""
+def answered() -> tuple[Cluster, Watch]:
+    """Brokers that have been asked of one query, and have answered."""
     cluster = Cluster({("t", "0"): Held(0, 103)})
     watch = Watch(cluster)
     watch.reads("one", {"t": {"0": 100}})
     watch.look()
     assert watch.watch.up is True
+    return cluster, watch
+
+
+def test_brokers_that_nobody_has_to_ask_any_more_are_not_told_as_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a job that ended while they were restarted."""
+    cluster, watch = answered()
 
     def silent(_: object) -> Any:
         raise KafkaUnavailable("no answer")
@@ -138,11 +144,7 @@ def test_brokers_that_nobody_has_to_ask_any_more_are_not_told_as_silent(
 def test_a_question_that_cannot_be_asked_is_told_as_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Cluster({("t", "0"): Held(0, 103)})
-    watch = Watch(cluster)
-    watch.reads("one", {"t": {"0": 100}})
-    watch.look()
-    assert watch.watch.up is True
+    cluster, watch = answered()
 
     def unasked(_: object) -> Any:
         raise ValueError("Invalid ConfigResource(2,)")

@@ -509,16 +509,16 @@ class Fleet:
             return [OrderRecord(now, order.who, application, query, what, order.reason, later)]
         return records
 
-    def stand(self, order: Order, mode: Mode, now: float) -> OrderRecord:
-        """Carries out an order of a mode for queries that come later; those known stay as they are.
+    def stand(self, mode: Mode, who: str, reason: str, now: float) -> OrderRecord:
+        """Orders a mode for queries that come later; those known stay as they are.
 
         What was ordered of each of these, by its name or of all, stands with it.
         """
         standing = Standing("*", "*", mode, now)
         self._agent.standing = orders.stand(self._agent.standing, standing)
         self._changed.touch(AGENT_PART)
-        said = orders.wording(order)
-        return OrderRecord(now, order.who, "*", "*", said, order.reason, "holds for later ones")
+        said = orders.wording(Order(who=who, mode=mode))
+        return OrderRecord(now, who, "*", "*", said, reason, "holds for later ones")
 
     # -- what exporters read ----------------------------------------------------------------
 

@@ -324,10 +324,10 @@ function empty() {
   );
 }
 
-// Which rows are near the screen: only those are drawn.
 // What has the focus is never below the head, however many lines that takes.
 new ResizeObserver(() => document.documentElement.style.setProperty("--head-height", `${head.offsetHeight}px`)).observe(head);
 
+// Which rows are near the screen: only those are drawn.
 const observer = new IntersectionObserver(
   (records) => {
     let changed = false;
