@@ -221,7 +221,7 @@ def test_what_is_assigned_is_remembered_while_a_batch_runs() -> None:
     watch.reads("some", {"t": {"0": 100}}, "KafkaV2[Assign[t-0]]")
     (query,) = watch.fleet._roster
     told = [SimpleNamespace(source=0, offsets={("t", "0"): 102})]
-    watch.fleet._brokers.note_plan(query, cast("Any", told))
+    watch.fleet._state.brokers.note_plan(query, cast("Any", told))
     watch.look()
     assert watch.backlog("some") == 1
 

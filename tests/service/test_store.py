@@ -928,8 +928,8 @@ def test_one_whose_end_cannot_be_saved_is_known_to_read_another_cluster(how: str
     assert one.writable
     end()
     assert one.fleet.keys() == []
-    assert not one.fleet._brokers._elsewhere
-    assert not one.fleet._alignments
+    assert not one.fleet._state.brokers._elsewhere
+    assert not one.fleet._state.alignments
 
 
 def test_what_cannot_be_saved_of_a_sender_costs_little_and_leaves_nothing(

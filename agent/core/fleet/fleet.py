@@ -2,86 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from agent.core import pipeline as judge
 from agent.core import tell
 from agent.core.decide import limits as decide
-from agent.core.decode.events import (
-    Event,
-    HeartbeatEvent,
-    ProgressEvent,
-    Refused,
-    Request,
-    RunningQuery,
-    StartedEvent,
-    TerminatedEvent,
-    subject_of,
-)
-from agent.core.fleet import orders
-from agent.core.fleet.brokers import BrokersWord
-from agent.core.fleet.clusters import Clusters, ExecutorsOrder
-from agent.core.fleet.liveness import Liveness, Wakefulness, wake
+from agent.core.fleet import orders, reading
+from agent.core.fleet.hearing import Hearing, subjects
+from agent.core.fleet.liveness import Liveness, wake
 from agent.core.fleet.orders import Order, OrderRecord, Standing, UnknownQuery
-from agent.core.fleet.pools import Pools
-from agent.core.fleet.replies import Grant, Replies
-from agent.core.fleet.roster import Named, Roster, RosterFull, goes_on
-from agent.core.fleet.saved import (
-    AGENT_PART,
-    NO_STATE,
-    Change,
-    Changed,
-    check_read,
-    encode,
-    key_of,
-    ordered_by_later,
-    ordered_of,
-    part_of_listener,
-    part_of_query,
-    query_of,
-)
-from agent.core.fleet.senders import LOG_INSTANCE, ListenerView, Sender, Senders
+from agent.core.fleet.roster import goes_on
+from agent.core.fleet.saved import AGENT_PART, NO_STATE, part_of_listener, part_of_query
+from agent.core.fleet.state import State
 from agent.core.judge.alignment import sources_named, summed
-from agent.core.judgement import (
-    ExecutorsLine,
-    Facts,
-    Finding,
-    Judgement,
-    Mode,
-    Point,
-    QueryStateName,
-    QueryView,
-)
-from agent.core.measure import flow as measure
-from agent.core.names import label
 from agent.core.query import Key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from agent.core.decode.events import Application, SourceLimit
+    from agent.core.decode.events import Request
     from agent.core.decode.kafka_offsets import Offsets, Reading
+    from agent.core.fleet.hearing import Receipt
+    from agent.core.fleet.saved import Change
+    from agent.core.fleet.senders import ListenerView
+    from agent.core.fleet.state import AgentTotals
     from agent.core.judge.alignment import AlignmentView
+    from agent.core.judgement import ExecutorsLine, Facts, Finding, Mode, QueryView
     from agent.core.measure.partitions import PartitionView
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
-
-
-class Receipt(msgspec.Struct, frozen=True):
-    """What became of a request."""
-
-    accepted: int  # new events taken in; resent ones count as accepted again, but are not judged
-    acknowledged: int  # the highest sequence the listener need not send again
-    refused: list[Refused]
-    grants: list[Grant]
-    batches: list[tuple[Key, Point]]  # that ended, each with what was decided after it
-    judged: list[Judgement]  # a line per judged event, where lines were asked for
-    touched: set[Key]
-    #: By run id: whether sources may be steered although an option makes a limit unsafe.
-    unsafe_limits: dict[str, bool] = {}
-    executors: ExecutorsOrder | None = None  # None: nothing is said of them
 
 
 class StagesWanted(msgspec.Struct, frozen=True):
@@ -105,56 +55,30 @@ class RunSeen(NamedTuple):
     ended: bool
 
 
-class AgentTotals(msgspec.Struct):
-    """Counters of the agent as a whole; they survive restarts."""
-
-    events: dict[str, int] = {}  # by type, each event once
-    refused: dict[str, int] = {}  # by reason: malformed, cardinality
-    duplicates: int = 0  # resent events that were already counted
-    name_collisions: int = 0
-
-
-class _Agent(msgspec.Struct):
-    totals: AgentTotals = msgspec.field(default_factory=AgentTotals)
-    standing: list[Standing] = []
-
-
-class _Said(msgspec.Struct):
-    """What the events of one request have led to so far."""
-
-    lines: bool
-    instance: str  # of the listener
-    host: str
-    of_log: bool = False  # read from an event log: what it tells may be long past
-    batches: list[tuple[Key, Point]] = []
-    judged: list[Judgement] = []
-    touched: set[Key] = set()
-
-
-_decode_sender = msgspec.msgpack.Decoder(Sender).decode
-_decode_agent = msgspec.msgpack.Decoder(_Agent).decode
-
-
 class Fleet:
     """Every query's judgement. Not thread-safe: one thread owns it. Times are epoch seconds."""
 
     def __init__(self, policy: Policy, *, started_time: float, names_stay: bool = False) -> None:
         """``names_stay``: a run keeps the name that it began with; see ``Roster``."""
+        self._state = state = State(policy, started_time=started_time, names_stay=names_stay)
+        self._hearing = Hearing(state)
+        # What stays the same object for as long as the fleet does.
         self._policy = policy
-        self._agent = _Agent()
-        self._changed = Changed()
-        self.wakefulness = Wakefulness(policy, started_time)
-        self._roster = Roster(policy, self._changed, self.wakefulness, names_stay=names_stay)
-        self._turned_away = False  # somebody, for want of room, since the last look at the clock
-        self._senders = Senders(policy)
-        self._pools = Pools(self._roster, policy)
-        self._brokers = BrokersWord()
-        self._logs_behind: set[str] = set()  # instances
-        self._replies = Replies(self._roster, policy)
-        self._clusters = Clusters(self._roster, self._replies, policy, self.wakefulness)
-        self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
-        self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
-        self.learned_anew: dict[str, str] = {}  # parts of which only orders were read, and why
+        self._changed = state.changed
+        self._roster = state.roster
+        self._senders = state.senders
+        self._clusters = state.clusters
+        self.wakefulness = state.wakefulness
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Parts of what was saved that cannot be read, and why."""
+        return self._state.unreadable
+
+    @property
+    def learned_anew(self) -> dict[str, str]:
+        """Parts of what was saved of which only orders were read, and why."""
+        return self._state.learned_anew
 
     # -- events in --------------------------------------------------------------------------
 
@@ -163,223 +87,19 @@ class Fleet:
 
         Without ``lines`` nothing is told per event (``Receipt.judged``), which costs less.
         """
-        sender = self._sender(request, now)
-        instance = request.listener.instance
-        host = request.listener.host
-        said = _Said(lines, instance, host, instance.startswith(LOG_INSTANCE))
-        cluster = (request.application.id, host)
-        refused = list(request.refused)
-        accepted = 0
-        acknowledged = sender.last_sequence
-        totals = self._agent.totals
-        for index, event in request.events:
-            if event.sequence <= sender.last_sequence:
-                totals.duplicates += 1
-                accepted += 1
-                continue
-            try:
-                self._take(request.application, event, now, said)
-            except RosterFull:
-                error = f"the agent already follows {self._policy.max_queries} queries, its limit"
-                refused.append(Refused(index, event.sequence, error))
-                measure.add(totals.refused, "cardinality")
-                self.turn_away()
-            else:
-                accepted += 1
-                measure.add(totals.events, event.kind)
-            acknowledged = max(acknowledged, event.sequence)
-        for bad in request.refused:
-            if bad.sequence is None or bad.sequence > sender.last_sequence:
-                measure.add(totals.refused, "malformed")
-            if bad.sequence is not None:
-                acknowledged = max(acknowledged, bad.sequence)
-        sender.last_sequence = acknowledged
-        if said.of_log:
-            times = [event.time for _, event in request.events]
-            sender.event_time = max([sender.event_time, *times])
-        self._changed.touch(AGENT_PART)
-        self._changed.touch(part_of_listener(request.listener.instance))
-        for key in said.touched:
-            self._changed.touch(part_of_query(key))
-        refused.sort(key=lambda item: item.index)
-        return Receipt(
-            accepted,
-            acknowledged,
-            refused,
-            self._replies.grants(cluster),
-            said.batches,
-            said.judged,
-            said.touched,
-            self._replies.unsafe_limits(cluster),
-            self._clusters.order(cluster, now),
-        )
+        return self._hearing.receive(request, now, lines=lines)
 
     def turn_away(self) -> None:
         """Notes that somebody needs room who got none."""
-        self._turned_away = True
+        self._state.turned_away = True
 
     def hear(self, request: Request, now: float) -> None:
         """Notes who is alive, and nothing else: for a request whose events cannot be taken in."""
-        sender = self._senders.get(request.listener.instance)
-        if sender is not None:
-            sender.heard_time = now
-        for _, event in request.events:
-            for subject in _subjects(event):
-                query = self._roster.known(request.application.id, subject.id)
-                if query is not None and query.run.run_id == subject.run_id:
-                    self._hear(query, now)
+        self._hearing.hear(request, now)
 
     def hear_driver(self, application_id: str, now: float, *, in_batch: bool) -> None:
         """Notes that a driver lives, whatever it runs; ``in_batch``: of who is in one alone."""
-        for query in self._roster.of_application(application_id):
-            if not query.life.terminated and (query.running.batch_id is not None or not in_batch):
-                self._hear(query, now)
-
-    def _hear(self, query: Query, now: float) -> None:
-        if query.life.gone_since_time is not None:
-            self._replies.see(query)  # it is there again
-        query.life.hear(now)
-
-    def _sender(self, request: Request, now: float) -> Sender:
-        if self._senders.get(request.listener.instance) is None and self._senders.is_full():
-            for instance in self._senders.make_room(self._roster.applications()):
-                self._changed.forget(part_of_listener(instance))
-        heard_from = now if self.wakefulness.was_deaf(now) else self.wakefulness.awake_time
-        return self._senders.hear(request, now, heard_from)
-
-    def _take(self, application: Application, event: Event, now: float, said: _Said) -> None:
-        """One event that is new, judged for whom it is about."""
-        body, policy = event.body, self._policy
-        if isinstance(body, HeartbeatEvent):
-            time, full = event.time, None
-            for running in body.queries:
-                try:
-                    query, time = self._query(application, running, event, now, said)
-                except RosterFull as error:
-                    full = error  # of the others more can be told
-                    continue
-                before = query.run.run_id, query.running.batch_id
-                limits = _shifted(running.limits, query.clock.set_seconds, time)
-                judge.heartbeat(query, running, limits, time, policy)
-                if running.run_id == query.run.run_id:  # and no late word of one before
-                    query.running.hear(before, running.run_id, now)
-                if judge.plans_next(query, running):
-                    self._brokers.note_plan(query, limits)
-                self._pools.see(query)
-                if said.lines:
-                    said.judged.append(self._line(query, event.kind, time))
-            if body.executors is not None:
-                cluster = (application.id, said.host)
-                self._clusters.hear(cluster, body.executors)
-                self._clusters.look(cluster, now)
-            if full is not None:
-                raise full
-            return
-        query, time = self._query(application, subject_of(body), event, now, said)
-        if isinstance(body, ProgressEvent):
-            body = _at(body, query.clock.set_seconds, time)
-            beside, asks = self._pools.beside(query), self._clusters.asks(query.cluster)
-            spent = judge.progress(query, body, time, policy, beside, asks=asks)
-            if spent is not None:
-                self._brokers.note_read(query, body.progress)
-            if spent in {"busy", "backpressured"}:
-                said.batches.append((query.key, tell.point(query, policy)))
-                if body.work is not None and body.work.groups:
-                    self._clusters.see(query.cluster, now)
-            elif spent == "idle":
-                self._clusters.look(query.cluster, now)
-            if said.lines:
-                said.judged.append(self._line(query, event.kind, time, spent))
-        elif isinstance(body, StartedEvent):
-            limits = _shifted(body.limits, query.clock.set_seconds, time)
-            body = msgspec.structs.replace(body, limits=limits)
-            judge.started(query, body, time, policy, self._pools.beside(query))
-        elif isinstance(body, TerminatedEvent):
-            judge.terminate(query, body, time, now, policy)
-            if said.lines:
-                said.judged.append(self._line(query, event.kind, time))
-        else:
-            judge.idle(query, body, time, now, policy)
-            self._clusters.look(query.cluster, now)
-        self._pools.see(query)
-        measure.add(query.totals.events, event.kind)
-
-    def _line(
-        self, query: Query, kind: str, time: float, state: QueryStateName | None = None
-    ) -> Judgement:
-        line = tell.judgement(query, kind, time, self._policy, state)
-        executors = self._clusters.line(query)
-        return line if executors is None else msgspec.structs.replace(line, executors=executors)
-
-    def _query(
-        self, application: Application, subject: Named, event: Event, now: float, said: _Said
-    ) -> tuple[Query, float]:
-        """Whom an event is about, and its time by a clock that is never set."""
-        # Drivers keep their newest heartbeat alone, so what one says is so now.
-        beats = isinstance(event.body, HeartbeatEvent) and not said.of_log
-        found = self._roster.find(application, subject, now, beats=beats)
-        query, moved, created, renamed, beside = found
-        if not query.application_label:  # saved by an agent before this version
-            query.application_label = label(application.name)
-        if created or renamed:
-            orders.greet(self._agent.standing, query, self._policy)
-        if created and beside is not None:
-            query.orders.follow(beside.orders)
-            query.orders.borrowed = True
-        if moved:
-            self._regroup({query.run.application_id, *moved})
-            self._agent.totals.name_collisions += beside is not None
-        said.touched.add(query.key)
-        self._replies.see(query)  # nobody asks before the event is taken in
-        told = event.time
-        if isinstance(subject, RunningQuery) and subject.begun_time is not None:
-            told = subject.begun_time  # all that its log is sure of: it may be long over
-        if said.of_log:
-            query.pass_by(subject.id, subject.run_id, told + query.clock.set_seconds)
-        if subject.run_id in query.run.past_runs:
-            # A late word of who is gone says nothing of who came after.
-            return query, event.time + query.clock.set_seconds
-        begins = subject.run_id != query.run.run_id
-        if begins:
-            query.take_over(application.id, subject.id, now)
-        if said.of_log:  # it tells nothing of where
-            host = query.run.host if query.run.application_id == application.id else ""
-        else:
-            host = said.host
-        if host != query.run.host:
-            query.run.host = host
-            self._replies.forget({application.id})
-        query.run.application_id = application.id
-        query.run.spark_version = application.spark_version
-        query.life.heard_time = now
-        set_seconds = query.clock.set_seconds
-        time = query.clock.hear(
-            event.time,
-            now,
-            origin=event.clock_origin,
-            same_run=not begins,
-            may_be_old=said.of_log,
-        )
-        query.clock.driver = "" if event.clock_origin is None else said.instance
-        if query.clock.set_seconds < set_seconds:
-            # Set forward, or its machine slept: nobody can tell, and rows come while one does.
-            query.watched.lateness.slept(query.sources, time)
-        if begins:
-            query.run.begun_time = told + query.clock.set_seconds
-        out_of_reach = not query.life.terminated or (query.life.left and beats)
-        if query.life.gone_since_time is not None and out_of_reach:
-            query.life.begin()
-        return query, time
-
-    def _see(self, query: Query) -> None:
-        """A query as it is now."""
-        self._pools.see(query)
-        self._replies.see(query)
-
-    def _regroup(self, application_ids: set[str]) -> None:
-        """Others run in these applications now."""
-        self._pools.forget(application_ids)
-        self._replies.forget(application_ids)
+        self._hearing.hear_driver(application_id, now, in_batch=in_batch)
 
     # -- the clock --------------------------------------------------------------------------
 
@@ -398,9 +118,7 @@ class Fleet:
         self.wakefulness.follow(before.wakefulness)
         self._wake()
         self._clusters.follow(before._clusters)
-        self._brokers = before._brokers
-        self._logs_behind = before._logs_behind
-        self._alignments = before._alignments
+        self._state.follow(before._state)
 
     def fail(self, request: Request) -> None:
         """Notes that the core failed on it, before the fleet is put back.
@@ -434,23 +152,23 @@ class Fleet:
                 if goes_on(query, begun_last):
                     query.life.leave(now)
                 changed.add(query.key)
-                self._replies.see(query)
+                self._state.replies.see(query)
                 self._changed.touch(part_of_query(query.key))
             gone = query.life.gone_since_time
             if gone is not None and now - gone > orders.stays_seconds(
-                query, self._agent.standing, self._policy
+                query, self._state.agent.standing, self._policy
             ):
                 forgotten.add(query.key)
                 if query.life.stopped and not query.aside:
                     self._roster.parked.put(query, now)
         if not forgotten and len(self._roster) >= self._policy.max_queries:
             forgotten |= self._in_the_way(now)
-        self._turned_away = False
+        self._state.turned_away = False
         self._let_go(forgotten)
         lately = self._senders.heard_within(self._policy.forget_seconds, now)
         heard = {(one.application_id, one.listener.host or "") for one in lately}
         applications = {application_id for application_id, _ in heard}
-        self._regroup(self._roster.forget_applications(applications))
+        self._state.regroup(self._roster.forget_applications(applications))
         self._clusters.keep(heard | {query.cluster for query in self._roster})
         for instance in self._senders.forget_silent(now):
             self._changed.forget(part_of_listener(instance))
@@ -466,13 +184,13 @@ class Fleet:
             gone = query.life.gone_since_time
             if gone is None or now - gone <= self._policy.forget_seconds:
                 continue
-            ordered = orders.is_ordered(query, self._agent.standing, self._policy)
-            if self._turned_away or not ordered:
+            ordered = orders.is_ordered(query, self._state.agent.standing, self._policy)
+            if self._state.turned_away or not ordered:
                 waiting.append((ordered, gone, query.key))
         return {min(waiting)[2]} if waiting else set()
 
     def _let_go(self, keys: set[Key]) -> None:
-        self._regroup(self._roster.forget(keys))
+        self._state.regroup(self._roster.forget(keys))
 
     # -- a hand at the wheel ----------------------------------------------------------------
 
@@ -495,12 +213,12 @@ class Fleet:
             chosen = orders.retirable(chosen)
         standing = None if order.mode is None else Standing(application, query, order.mode, now)
         if standing is not None and pattern and not order.must_exist:
-            self._agent.standing = orders.stand(self._agent.standing, standing)
+            self._state.agent.standing = orders.stand(self._state.agent.standing, standing)
         self._changed.touch(AGENT_PART)
         records: list[OrderRecord] = []
         for one in chosen:
             records.append(orders.carry_out(order, one, standing, self._policy, now))
-            self._see(one)
+            self._state.see(one)
             self._changed.touch(part_of_query(one.key))
         if order.retire:
             self._let_go({one.key for one in chosen})
@@ -515,7 +233,7 @@ class Fleet:
         What was ordered of each of these, by its name or of all, stands with it.
         """
         standing = Standing("*", "*", mode, now)
-        self._agent.standing = orders.stand(self._agent.standing, standing)
+        self._state.agent.standing = orders.stand(self._state.agent.standing, standing)
         self._changed.touch(AGENT_PART)
         said = orders.wording(Order(who=who, mode=mode))
         return OrderRecord(now, who, "*", "*", said, reason, "holds for later ones")
@@ -525,12 +243,12 @@ class Fleet:
     @property
     def totals(self) -> AgentTotals:
         """Counters of the agent as a whole."""
-        return self._agent.totals
+        return self._state.agent.totals
 
     @property
     def mode(self) -> Mode:
         """The mode of a query that nobody has named: the switch for all, else the default."""
-        return orders.mode_of_all(self._agent.standing, self._policy)
+        return orders.mode_of_all(self._state.agent.standing, self._policy)
 
     def __len__(self) -> int:
         return len(self._roster)
@@ -549,7 +267,7 @@ class Fleet:
         return any(
             self._roster.known(application, one.id)
             for _, event in request.events
-            for one in _subjects(event)
+            for one in subjects(event)
         )
 
     def keys(self) -> list[Key]:
@@ -603,13 +321,13 @@ class Fleet:
     def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
         """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
         query = self._roster[key]
-        run_id, alignment = self._alignments.get(key, ("", None))
+        run_id, alignment = self._state.alignments.get(key, ("", None))
         alignment = alignment if run_id == query.run.run_id else None
         view = tell.view(query, self._policy, now, alignment, growing=growing)
-        partitions, age = self._brokers.partitions(query, now)
+        partitions, age = self._state.brokers.partitions(query, now)
         if partitions:
             view = msgspec.structs.replace(view, partitions=partitions, partitions_age_seconds=age)
-        unwatched = self._brokers.unwatched.get(key)
+        unwatched = self._state.brokers.unwatched.get(key)
         if unwatched is not None:
             view = msgspec.structs.replace(view, findings=[*view.findings, unwatched])
         executors = self._clusters.view(query)
@@ -654,7 +372,7 @@ class Fleet:
 
     def see_logs_behind(self, instances: set[str]) -> None:
         """Which event logs are not read to their end: what they tell is past."""
-        self._logs_behind = instances
+        self._state.logs_behind = instances
 
     def has_listener(self, application_id: str) -> bool:
         """Whether a driver's own listener speaks for the application, not only its event log."""
@@ -685,67 +403,19 @@ class Fleet:
         stages = sources_named(found.stages, [s.rows for s in query.sources] if same else [])
         seconds, ratio = summed(stages)
         view = msgspec.structs.replace(found, stages=stages, seconds=seconds, skew_ratio=ratio)
-        self._alignments[key] = (run_id, view)
+        self._state.alignments[key] = (run_id, view)
 
     def keep_offsets(self) -> None:
         """Keeps from now on how far each query has read, for who asks brokers about it."""
-        self._brokers.keep_offsets()
+        self._state.brokers.keep_offsets()
 
     def readings(self) -> dict[Key, Reading]:
-        """How far each query has read that was not stopped, nor reads on, nor is known of long ago.
-
-        What a query that failed has not read may be deleted before it comes back, and before the
-        first batch of its next run ends, which goes on where the last one ended. Until then one
-        that is gone rests between no batches.
-        """
-        told_late = self._told_late()
-        return {
-            query.key: msgspec.structs.replace(
-                query.read,
-                rests_seconds=query.rests_seconds(),
-                gone=query.life.gone_since_time is not None,
-                current=self._is_current(query),
-            )
-            for query in self._roster
-            if query.read is not None
-            and not (query.life.stopped or query.reads_on)
-            and query.run.application_id not in told_late
-        }
-
-    def _is_current(self, query: Query) -> bool:
-        """Whether it has read no further than is known, or nothing tells of it any more."""
-        if query.life.gone_since_time is not None:
-            return True
-        running, ended = query.running.batch_id, query.batch.id
-        further = running is not None and ended is not None and running > ended + 1
-        return query.life.heard_time >= self.wakefulness.awake_time and not further
-
-    def _told_late(self) -> set[str]:
-        """Applications whose event logs are not read to their end."""
-        senders = map(self._senders.get, self._logs_behind)
-        return {sender.application_id for sender in senders if sender is not None}
+        """How far each query has read whose unread rows matter; see ``reading.readings``."""
+        return reading.readings(self._state)
 
     def committed(self) -> dict[Key, Offsets]:
-        """By query, the next rows of Kafka to be read after the newest batch that Spark committed.
-
-        Progress is told once a batch is committed; where logs are written behind, or there are no
-        batches, it says nothing of that, and the query is left out. So is one that reads a topic of
-        another cluster, or seems to, and one whose event log is not read to its end. Of a partition
-        that several sources read the one that is behind counts.
-        """
-        found: dict[Key, Offsets] = {}
-        told_late = self._told_late()
-        for query in self._roster:
-            behind = query.watched.monitor.asynchronous or query.run.continuous
-            behind |= query.run.application_id in told_late
-            if query.read is None or behind or self._brokers.elsewhere(query):
-                continue
-            lowest: Offsets = {}
-            for offsets in query.read.offsets.values():
-                for place, offset in offsets.items():
-                    lowest[place] = min(offset, lowest.get(place, offset))
-            found[query.key] = {place: at for place, at in lowest.items() if at >= 0}
-        return found
+        """By query, the next rows of Kafka to be read; see ``reading.committed``."""
+        return reading.committed(self._state)
 
     def hear_partitions(
         self,
@@ -771,14 +441,14 @@ class Fleet:
         if query is None or query.run.query_id != query_id or query.reads_on:
             return
         arrived = query.flow.arrived_rows
-        self._brokers.hear(
+        self._state.brokers.hear(
             *(query, source, views, now),
             valid_seconds=valid_seconds,
             silent=silent,
             doubted=doubted,
             current=current,
         )
-        self._see(query)
+        self._state.see(query)
         if query.life.gone_since_time is not None and query.flow.arrived_rows > arrived:
             # Since when rows wait brokers do not tell again, and no heartbeat saves it any more.
             self._changed.touch(part_of_query(key))
@@ -788,43 +458,26 @@ class Fleet:
         query = self._roster.get(key)
         if query is None or query.run.query_id != query_id:
             return
-        if self._brokers.hear_elsewhere(query, source):
-            self._see(query)
+        if self._state.brokers.hear_elsewhere(query, source):
+            self._state.see(query)
             self._changed.touch(part_of_query(key))
 
     def hear_unwatched(self, found: Mapping[Key, Finding]) -> None:
         """All queries that read Kafka of which nobody asks brokers, or they tell nothing."""
-        self._brokers.unwatched = found
+        self._state.brokers.unwatched = found
 
     # -- saved state ------------------------------------------------------------------------
 
     def changes(self) -> list[Change]:
         """The saved form of every part that changed since the last call; write them atomically."""
-        changed, forgotten = self._changed.take()
-        saved: list[Change] = []
-        for part in changed:
-            kind, _, rest = part.partition(":")
-            if kind == "query":
-                saved.append(Change(part, encode(self._roster[key_of(rest)])))
-            elif kind == "parked":
-                saved.append(Change(part, self._roster.parked.saved(rest)))
-            elif kind == "listener":
-                saved.append(Change(part, encode(self._senders[rest])))
-            else:
-                saved.append(Change(part, encode(self._agent)))
-        saved.extend(Change(part, None) for part in forgotten)
-        return saved
+        return self._state.changes()
 
     def wrote(self, changes: list[Change]) -> None:
         """Notes that they are written: only now is a query that was let go of gone for good.
 
         Where that fails the query is put back, and what was said of it goes on.
         """
-        for change in changes:
-            kind, _, rest = change.part.partition(":")
-            if kind == "query" and change.data is None:
-                self._alignments.pop(key_of(rest), None)
-                self._brokers.forget(key_of(rest))
+        self._state.wrote(changes)
 
     @classmethod
     def restore(cls, policy: Policy, parts: Iterable[Change], *, started_time: float) -> Fleet:
@@ -839,14 +492,14 @@ class Fleet:
             if change.data is None:
                 continue
             try:
-                fleet._put(change.part, change.data)
+                fleet._state.put(change.part, change.data)
             except NO_STATE as error:
                 fleet.unreadable[change.part] = str(error)
                 if not change.part.startswith("query:"):
                     fleet._changed.forget(change.part)
-        fleet._date_orders(started_time)
+        fleet._state.date_orders(started_time)
         for query in fleet._roster:
-            orders.heed_rules(fleet._agent.standing, query, policy)
+            orders.heed_rules(fleet._state.agent.standing, query, policy)
         return fleet
 
     @classmethod
@@ -859,80 +512,11 @@ class Fleet:
         """
         fleet = cls(policy, started_time=started_time)
         for change in parts:
-            kind = change.part.partition(":")[0]
-            if change.data is None or kind in ("listener", "parked"):
-                continue  # they hold no orders
+            if change.data is None:
+                continue
             try:
-                if kind == "query":
-                    query = ordered_by_later(change.data)
-                    fleet._roster.put(query)
-                    fleet._changed.touch(part_of_query(query.key))
-                elif kind == "agent":
-                    fleet._agent.standing = _standing_by_later(change.data)
-                    fleet._changed.touch(AGENT_PART)
-                else:
-                    raise ValueError("not known here")
+                fleet._state.put_orders(change.part, change.data)
             except NO_STATE as error:
                 fleet.unreadable[change.part] = str(error)
-        fleet._date_orders(started_time)
+        fleet._state.date_orders(started_time)
         return fleet
-
-    def _put(self, part: str, data: bytes) -> None:
-        kind, _, rest = part.partition(":")
-        if kind == "query":
-            try:
-                query = query_of(data)
-            except NO_STATE:
-                query, self.learned_anew[part] = ordered_of(data)
-                self._changed.touch(part_of_query(query.key))  # so it is said once
-            self._roster.put(query)
-        elif kind == "parked":
-            self._roster.parked.restore(rest, data)
-        elif kind == "listener":
-            self._senders.put(rest, _decode_sender(data))
-        elif kind == "agent":
-            self._agent = _decode_agent(data)
-
-    def _date_orders(self, time: float) -> None:
-        """Orders that an older agent saved without their time: since now at the latest."""
-        self._agent.standing = [
-            one if one.time is not None else msgspec.structs.replace(one, time=time)
-            for one in self._agent.standing
-        ]
-        for query in self._roster:
-            given = query.orders
-            if given.mode is not None and given.mode_by is None and given.mode_time is None:
-                given.mode_time = time
-
-
-def _standing_by_later(data: bytes) -> list[Standing]:
-    raw = msgspec.msgpack.decode(data, type=dict[str, Any])
-    standing = _decode_agent(data).standing
-    # Beside them may stand orders of a kind that is not known here; the counters are none.
-    check_read({name: raw[name] for name in raw if name != "totals"}, {"standing": standing})
-    return standing
-
-
-def _subjects(event: Event) -> list[Named]:
-    """The queries that an event is about."""
-    body = event.body
-    return [*body.queries] if isinstance(body, HeartbeatEvent) else [subject_of(body)]
-
-
-def _at(event: ProgressEvent, seconds: float, time: float) -> ProgressEvent:
-    """A batch's times by a clock that was never set: so much is added. Told of at ``time``."""
-    limits = _shifted(event.limits, seconds, time)
-    progress = event.progress
-    if seconds:
-        progress = msgspec.structs.replace(progress, time=progress.time + seconds)
-    return msgspec.structs.replace(event, progress=progress, limits=limits)
-
-
-def _shifted(limits: list[SourceLimit], seconds: float, time: float) -> list[SourceLimit]:
-    """By such a clock; what was seen before it was set back was seen before it was told, too."""
-    return [
-        one
-        if one.observed_time is None
-        else msgspec.structs.replace(one, observed_time=min(one.observed_time + seconds, time))
-        for one in limits
-    ]
