@@ -1110,7 +1110,7 @@ def test_the_switch_for_all_is_forgotten_for_no_number_of_other_orders() -> None
     world.fleet.control("*", "*", order(mode="off"), world.now)
     for number in range(2 * MOST_STANDING_ORDERS):
         world.fleet.control(f"job-{number}", "*", order(mode="dry-run"), world.now)
-    assert len(world.fleet._agent.standing) == MOST_STANDING_ORDERS
+    assert len(world.fleet._state.agent.standing) == MOST_STANDING_ORDERS
     assert world.fleet.mode == "off"
     world.batches(1)
     assert world.view().mode == "off"

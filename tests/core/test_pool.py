@@ -214,7 +214,7 @@ class Cluster:
 
     def seen(self) -> dict[str, int]:
         """Of each query, how many it sees beside it."""
-        beside = self.fleet._pools.beside
+        beside = self.fleet._state.pools.beside
         found = {query.key[1]: beside(query) for query in self.fleet._roster}
         return {name: 0 if one is None else one.count for name, one in found.items()}
 

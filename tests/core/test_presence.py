@@ -1348,9 +1348,9 @@ def test_orders_saved_without_their_time_are_dated_when_they_are_read() -> None:
     all_, one = fleet(), Driver()
     all_.control("*", "*", Order(who="kim", mode="off"), one.time)
     send(all_, one, one.started())
-    all_._agent.standing = [msgspec.structs.replace(all_._agent.standing[0], time=None)]
+    all_._state.agent.standing = [msgspec.structs.replace(all_._state.agent.standing[0], time=None)]
     all_._roster[KEY].orders.mode_time = None
     started_time = one.time + 50.0
     again = Fleet.restore(POLICY, all_.changes(), started_time=started_time)
     assert again.view(KEY, started_time).mode_since_time == started_time
-    assert [order.time for order in again._agent.standing] == [started_time]
+    assert [order.time for order in again._state.agent.standing] == [started_time]

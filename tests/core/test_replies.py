@@ -35,7 +35,9 @@ class Anew(Replies):
 
 
 def anew(fleet: Fleet) -> Fleet:
-    fleet._replies = fleet._clusters._replies = Anew(fleet._roster, fleet._policy)
+    state = fleet._state
+    state.replies = fleet._hearing._replies = Anew(state.roster, state.policy)
+    state.clusters._replies = state.replies
     return fleet
 
 
