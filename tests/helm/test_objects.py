@@ -267,11 +267,13 @@ def test_selectors_choose_what_they_are_meant_to(objects: Objects) -> None:
             assert chosen.items() <= service["metadata"]["labels"].items()
             # Argo CD, where it tracks by label, writes its application's name over the release's.
             assert set(chosen) == {"app.kubernetes.io/name", "weir.agent/instance"}
-            assert monitor["spec"]["namespaceSelector"]["matchNames"] == [NAMESPACE]
+            # Its own namespace, whatever another tool makes of that.
+            assert "namespaceSelector" not in monitor["spec"]
             (endpoint,) = monitor["spec"]["endpoints"]
             assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
     for monitor in of(objects, "PodMonitor"):
         pod = chart.driver_pod(objects)
+        assert "namespaceSelector" not in monitor["spec"]
         assert monitor["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
         assert endpoint["port"] == chart.agent_container(pod)["ports"][0]["name"]
@@ -830,3 +832,13 @@ def test_the_drivers_secret_is_a_volume_that_spark_may_name() -> None:
     assert len(name) == 50
     assert len(f"{drivers}-volume") <= 63
     assert drivers in chart.notes(values)
+
+
+def test_a_driver_can_ask_for_no_more_than_without_the_agent() -> None:
+    """As YuniKorn's placeholder for it, which knows of no template, is as large as the job says."""
+    nothing = {"cpu": 0, "memory": 0}
+    values: Values = {"mode": "sidecar", "sidecar": {"resources": {"requests": nothing}}}
+    pod = chart.driver_pod(chart.render(chart.merged(chart.IMAGE, values)))
+    for container in [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]:
+        asked = container.get("resources", {}).get("requests", {})
+        assert all(float(amount) == 0 for amount in asked.values()), container["name"]

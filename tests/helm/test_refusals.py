@@ -12,6 +12,7 @@ from agent.service import config
 from tests.helm.chart import (
     CHART,
     IMAGE,
+    ROOT,
     Values,
     helm,
     merged,
@@ -481,6 +482,15 @@ def test_each_sentence_of_the_checks_has_a_case() -> None:
     assert len(beginnings) == text.count("fail ")
     said = "\n".join(refusal(merged(IMAGE, values)) for _, values, _ in CONTRADICTIONS)
     assert {one for one in beginnings if one not in said} == set(OF_A_CLUSTER)
+
+
+def test_the_page_marks_what_only_a_cluster_tells() -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
+    table = page.partition("\n## What the chart refuses\n")[2].partition("\n## ")[0]
+    marked = [line for line in table.splitlines() if line.startswith("| †")]
+    keys = ["token.key", "both Secrets", "metrics_need_token", "tls.caKey"]
+    assert [next(key for key in keys if key in row) for row in marked] == keys
+    assert len(marked) == len(OF_A_CLUSTER)
 
 
 #: Options, each refused by the agent, and by the chart before there is a pod.
