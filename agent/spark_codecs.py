@@ -45,6 +45,8 @@ class Decoder:
     whole = True
     #: What is kept until more comes.
     held_bytes = 0
+    #: So many bytes of zero in a row are none of such a stream: lz4's closing block has twelve.
+    hole_bytes = 16
 
     def feed(self, data: bytes) -> bytes:
         """Raises Damaged."""
@@ -95,6 +97,8 @@ def ends_whole(file: BinaryIO) -> bool | None:
 
 
 class _Plain(Decoder):
+    hole_bytes = 1  # JSON has none
+
     def _unpack(self, data: bytes) -> Iterator[bytes]:
         yield data
 

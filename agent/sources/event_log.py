@@ -64,6 +64,9 @@ COMPACT_BIT: Final = 1 << (OFFSET_BITS - 1)
 QUIET_SECONDS: Final = 300.0
 #: In the middle of a batch it may be silent for longer; after so long its driver counts as gone.
 LOST_SECONDS: Final = 3600.0
+#: On a network file system what was written first may be seen last, and zeros in its place until
+#: then: for as long as such a client believes what it has, at most (nfs(5), ``acregmax``).
+HOLE_SECONDS: Final = 60.0
 INSTANCE: Final = "event-log:"
 PULSE: Final = "event-log-pulse:"
 _FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
@@ -253,6 +256,9 @@ class Follower:
         self._behind_seconds = 0.0  # the driver's clock, as its lines tell, of the agent's
         self._queries: dict[str, _Running] = {}  # by query id: a job's group may be the user's own
         self._over: dict[str, None] = {}  # query ids whose run has ended, and no other was told
+        self._now: float | None = None
+        self._hole: tuple[int, float] | None = None  # where one begins, and since when it is known
+        self._zeros_until = -1  # what was read of zeros that stay
         self._waiting: Request | None = None
         self._stages = spark_stages.Stages()
         self._stages_unread = ""  # why the first of the lines on tasks could not be used
@@ -272,6 +278,7 @@ class Follower:
         if self._waiting is not None:
             return self._waiting
         self._line_time = 0.0
+        self._now = now
         # Else the agent has not looked for a while, and lines may have come at any time since.
         live = now is not None and now - self._end_time <= SILENT_SECONDS
         read = None
@@ -375,7 +382,7 @@ class Follower:
             plain = next(self._pieces, None)
             if plain is None:
                 data = self._read()
-                over = not data and self._at_end_of_part()
+                over = not data and self._hole is None and self._at_end_of_part()
                 if over:
                     data = self._read()  # what was written before it rolled, after the read above
                 if over and not data:
@@ -451,8 +458,28 @@ class Follower:
                 file.seek(self._raw_read)
                 data = file.read(STEP_BYTES)
         except FileNotFoundError:
+            self._hole = None
             return b""  # compacted or cleaned away
+        data = self._before_hole(data)
         self._raw_read += len(data)
+        return data
+
+    def _before_hole(self, data: bytes) -> bytes:
+        """What stands before zeros that may be on their way still. Without a clock none are."""
+        at = -1 if self._decoder is None else data.find(bytes(self._decoder.hole_bytes))
+        if at < 0 and len(data) == STEP_BYTES:
+            at = len(data.rstrip(b"\0"))  # it may begin in this piece, and go on in the next
+            at = -1 if len(data) - at in (0, len(data)) else at
+        if at < 0 or self._now is None:
+            self._hole = None
+            return data
+        place = self._raw_read + at
+        since = self._now if self._hole is None or self._hole[0] != place else self._hole[1]
+        if self._now - since <= HOLE_SECONDS and place != self._zeros_until:
+            self._hole = place, since
+            return data[:at]
+        # They stay: as a machine leaves them that lost its power.
+        self._hole, self._zeros_until = None, self._raw_read + len(data)
         return data
 
     def _at_end_of_part(self) -> bool:
