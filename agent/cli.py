@@ -714,8 +714,11 @@ def main() -> None:
         code = _run()
         if sys.stdout is not None:
             sys.stdout.flush()  # else the interpreter does, and exits with 120 where it cannot
-    except OSError as error:
-        if not _of_output(error):
+    except (ImportError, AttributeError, OSError) as error:
+        if os.name == "nt":  # no flock, no user names, no select but on sockets
+            _say(f"weir: this command runs on Linux, on macOS and in WSL, not on Windows ({error})")
+            raise SystemExit(1) from None
+        if not isinstance(error, OSError) or not _of_output(error):
             raise
         code = 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in a buffer

@@ -39,7 +39,10 @@ def most_connections(wanted: int) -> int:
     """As many as wanted, or as the process may open; raises its soft limit to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):  # a macOS that has no such soft limit, or a sandbox
+            hard = soft
     if hard == resource.RLIM_INFINITY:
         return wanted
     return max(min(wanted, hard - KEPT_DESCRIPTORS), hard // 2)

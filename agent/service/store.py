@@ -82,6 +82,12 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             self._unlock()
             said = f"{self.path}: {error}"
+            if isinstance(error, sqlite3.OperationalError) and "lock" in str(error):
+                said += (
+                    ": another program has it open, or its file system has not the locks that "
+                    "SQLite needs, as many network file systems: put state_dir on a local disk or "
+                    "on a block volume"
+                )
             raise StoreUnusable(_said_of_a_full_disk(directory) or said) from None
 
     def load(self) -> list[Change]:
@@ -370,8 +376,10 @@ def _lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+    except (BlockingIOError, PermissionError):  # the latter on SMB, where it keeps off readers too
+        holder = ""
+        with contextlib.suppress(OSError):
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
         who = f" (process {holder})" if holder.isdigit() else ""
         raise StoreInUse(

@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from typer.testing import CliRunner
 
-from agent import __version__
+from agent import __version__, cli
 from agent.cli import app
 from tests.service import wire
 from tests.service.agents import ROOT, AgentProcess, environment, weir
@@ -292,6 +292,31 @@ def test_a_server_of_http_asked_for_https_says_what_to_write(guarded: AgentProce
     done = weir("hold", "q", "--url", address)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "write http:// in --url or WEIR_AGENT_URL" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError("No module named 'fcntl'"),
+        AttributeError("module 'os' has no attribute 'O_NONBLOCK'"),
+        OSError(10038, "not a socket"),
+    ],
+)
+def test_what_cannot_run_on_windows_says_so(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> NoReturn:
+        monkeypatch.setattr(cli.os, "name", "nt")
+        raise error
+
+    monkeypatch.setattr(cli, "_run", command)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    monkeypatch.undo()
+    assert ended.value.code == 1
+    said = capfd.readouterr().err
+    assert said.startswith("weir: this command runs on Linux, on macOS and in WSL, not on Windows")
+    assert said.count("\n") == 1
 
 
 WRITES = (

@@ -230,3 +230,20 @@ def test_who_reads_slowly_gets_all(tmp_path: Path, held: contextlib.ExitStack) -
             assert data
             got += len(data)
             time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("current limit exceeds maximum limit"), OSError(1, "")]
+)
+def test_a_system_that_raises_no_limit_has_the_connections_that_it_gives(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an older macOS, whose hard limit is none, or a sandbox."""
+
+    def refused(*_: object) -> None:
+        raise error
+
+    unlimited = connections.resource.RLIM_INFINITY
+    monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (1000, unlimited))
+    monkeypatch.setattr(connections.resource, "setrlimit", refused)
+    assert connections.most_connections(8192) == 1000 - connections.KEPT_DESCRIPTORS

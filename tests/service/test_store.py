@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sqlite3
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from unittest.mock import Mock
 
 import msgspec
@@ -23,6 +24,7 @@ from agent.core.judge import attention
 from agent.core.judge.alignment import AlignmentView
 from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy
+from agent.service import store as store_module
 from agent.service.config import ConfigError, Settings
 from agent.service.history import POINTS
 from agent.service.keeper import (
@@ -108,6 +110,38 @@ def test_one_agent_a_directory(tmp_path: Path) -> None:
     with pytest.raises(StoreInUse, match=f"process {os.getpid()}"):
         Store(tmp_path)
     first.close()
+    Store(tmp_path).close()
+
+
+def test_one_agent_a_directory_of_a_share_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock on SMB refuses, and keeps off who reads, with EACCES."""
+    first = Store(tmp_path)
+
+    def refused(*_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(store_module.fcntl, "flock", refused)
+    monkeypatch.setattr(store_module.os, "pread", refused)
+    with pytest.raises(StoreInUse, match="in use by another agent; give each"):
+        Store(tmp_path)
+    first.close()
+
+
+@pytest.mark.parametrize("said", ["database is locked", "locking protocol"])
+def test_a_file_system_without_locks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """As SQLite says it of Azure Files, of a home on NFS, of Lustre."""
+
+    def unlocked(*_: object) -> NoReturn:
+        raise sqlite3.OperationalError(said)
+
+    monkeypatch.setattr(store_module, "_prepare", unlocked)
+    with pytest.raises(StoreUnusable, match=f"{said}: .*local disk or on a block volume"):
+        Store(tmp_path)
+    monkeypatch.undo()
     Store(tmp_path).close()
 
 

@@ -427,8 +427,8 @@ class _Course:
         return time.monotonic() - began
 
     def lump_of(self, seconds: float, rows: int) -> int:
-        """Rows, from so many on, that take that long once Java is no faster than a lump before."""
-        before = math.inf
+        """Rows that take that long, from so many on, once Java is no faster than a lump before."""
+        before, took = math.inf, seconds
         for _ in range(MOST_LUMPS):
             took = self.lump(rows)
             if took < seconds:
@@ -439,7 +439,8 @@ class _Course:
                 rows, before = 2 * rows, double
             else:
                 break
-        return rows
+        # Found by doubling, they took up to twice as long, and so would all that follow.
+        return round(rows * min(seconds / took, 1.0))
 
     def catch_up(self, patience: float) -> int:
         """Waits until all is committed; rows that are not."""
