@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,9 @@ def spark() -> Any:
     if not _running:
         made = session("local[2]", {"spark.ui.enabled": "false"})
         made.sparkContext.setLogLevel("OFF")
-        ship(made, tempfile.mkdtemp(prefix="weir-history-"))
+        folder = tempfile.mkdtemp(prefix="weir-history-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after the session's end
+        ship(made, folder)
         atexit.register(made.stop)
         _running.append(made)
     return _running[0]

@@ -205,7 +205,6 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
     broken = 0
     unknown: set[str] = set()  # queries whose cost this machine could not tell
     begun = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix="weir-evidence-"))
     seeds = range(given.first_seed, given.first_seed + given.seeds)
     wanted = list(order(given.workloads, given.arms, seeds))
 
@@ -213,59 +212,62 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
     print(f"{len(wanted) - len(left)} of {len(wanted)} runs are there", flush=True)
     if not left:
         return 0
-    with World(folder) as world:
-        for workload, arm, seed in left:
-            if given.minutes and time.monotonic() - begun > 60 * given.minutes:
-                print("the time is over; the same command goes on from here")
-                break
-            query = workload.split("/")[0]
-            if query in unknown:
-                continue
-            way = report.MEASURING
-            try:
-                capacity = results.capacity(query)
-                if capacity is None:
-                    unknown.add(query)  # until it is measured
-                    capacity = world.measure(query, given.target_seconds)
-                    results.keep(query, capacity)
-                    unknown.remove(query)
-                    print(
-                        f"{query}: a batch takes {capacity.fixed_seconds:.2f} s plus 1 s for every "
-                        f"{capacity.rows_per_second:,.0f} rows",
-                        flush=True,
+    folder = Path(tempfile.mkdtemp(prefix="weir-evidence-"))
+    try:
+        with World(folder) as world:
+            for workload, arm, seed in left:
+                if given.minutes and time.monotonic() - begun > 60 * given.minutes:
+                    print("the time is over; the same command goes on from here")
+                    break
+                query = workload.split("/")[0]
+                if query in unknown:
+                    continue
+                way = report.MEASURING
+                try:
+                    capacity = results.capacity(query)
+                    if capacity is None:
+                        unknown.add(query)  # until it is measured
+                        capacity = world.measure(query, given.target_seconds)
+                        results.keep(query, capacity)
+                        unknown.remove(query)
+                        print(
+                            f"{query}: a batch takes {capacity.fixed_seconds:.2f} s plus 1 s for "
+                            f"every {capacity.rows_per_second:,.0f} rows",
+                            flush=True,
+                        )
+                    way = arm
+                    run = run_of(
+                        workload,
+                        arm,
+                        seed,
+                        given.seconds,
+                        given.target_seconds,
+                        capacity,
+                        given.load,
                     )
-                way = arm
-                run = run_of(
-                    workload,
-                    arm,
-                    seed,
-                    given.seconds,
-                    given.target_seconds,
-                    capacity,
-                    given.load,
+                    record = world.run(run)
+                    found = figures(record)
+                except (BrokenError, ValueError) as error:
+                    broken += 1
+                    results.broke(workload, way, seed, given.load, why(error, query))
+                    print(f"{workload} {way} {seed}: came to no end: {error}", flush=True)
+                    continue
+                except BaseException as error:
+                    results.broke(workload, way, seed, given.load, why(error, query))
+                    raise
+                record.write(results.path(run))
+                print(
+                    f"{(time.monotonic() - begun) / 60:6.1f} min  {workload:16} {arm:14} {seed}  "
+                    f"without a result {found.longest_without_result_seconds:5.1f} s, waits p50 "
+                    f"{found.wait_p50_seconds:5.1f} p99 {found.wait_p99_seconds:5.1f} s, "
+                    f"{found.rows_per_executor_second:,.0f} rows per executor-second",
+                    flush=True,
                 )
-                record = world.run(run)
-                found = figures(record)
-            except (BrokenError, ValueError) as error:
-                broken += 1
-                results.broke(workload, way, seed, given.load, why(error, query))
-                print(f"{workload} {way} {seed}: came to no end: {error}", flush=True)
-                continue
-            except BaseException as error:
-                results.broke(workload, way, seed, given.load, why(error, query))
-                raise
-            record.write(results.path(run))
-            print(
-                f"{(time.monotonic() - begun) / 60:6.1f} min  {workload:16} {arm:14} {seed}  "
-                f"without a result {found.longest_without_result_seconds:5.1f} s, waits p50 "
-                f"{found.wait_p50_seconds:5.1f} p99 {found.wait_p99_seconds:5.1f} s, "
-                f"{found.rows_per_executor_second:,.0f} rows per executor-second",
-                flush=True,
-            )
-    if broken:
-        print(f"{broken} runs came to no end; what they left is in {folder}")
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+    finally:  # gigabytes, where it is stopped by hand too
+        if broken:
+            print(f"{broken} runs came to no end; what they left is in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
     return broken
 
 
