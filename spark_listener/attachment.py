@@ -136,8 +136,11 @@ def _detach(session: Any, *, every: bool = False) -> None:
     with WhileOursRuns():
         try:
             with _lock:
+                own = [driver for driver in _drivers.values() if not driver.inherited]
+                if _drivers and not own:
+                    return  # a forked child, which may unwind through this; its parent goes on
                 _take_off(session, every=every)
-                for driver in list(_drivers.values()):
+                for driver in own:
                     _let_go(driver, session, every=every)
         except Exception as error:
             leave_to_the_job(error)
@@ -184,6 +187,10 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
         return _off("weir is off: the Spark session has been stopped")
     session = spark._jsparkSession
     driver = _drivers.get(str(context.applicationId))
+    if driver is not None and driver.inherited:
+        return _off(
+            "weir is off: this process was forked from the one that is attached, which goes on"
+        )
     if driver is not None and driver.stopped:
         # Of an application of the same id that has ended; its observer is about to notice.
         _drivers.pop(driver.application_id, None)

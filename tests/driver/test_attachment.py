@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -43,8 +44,13 @@ import os, sys
 from spark_listener import attachment
 
 class Driver(attachment.Driver):
+    application_id, sessions, lingers = "app-1", [], False
+
     def __init__(self):
         self._process_id = os.getpid()
+
+    def unwatch(self, sessions):
+        self.close(ending=False)
 
     def close(self, *, ending):
         os.write(1, f"closed by {'parent' if os.getpid() == parent else 'child'}\\n".encode())
@@ -55,6 +61,8 @@ child = os.fork()
 if child == 0:
     if sys.argv[1] == "attaches":
         attachment._drivers["app-2"] = Driver()
+    if sys.argv[1] == "detaches":
+        attachment.detach()
     sys.exit(0)
 os.waitpid(child, 0)
 os.write(1, b"waited\\n")
@@ -74,8 +82,27 @@ def run(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_forked_child_that_exits_leaves_its_parents_driver_alone() -> None:
-    assert run("inherits") == ["waited", "closed by parent"]
+@pytest.mark.parametrize("does", ["inherits", "detaches"])
+def test_a_forked_child_that_exits_leaves_its_parents_driver_alone(does: str) -> None:
+    """It may unwind through a ``detach()`` of its parent's on the way."""
+    assert run(does) == ["waited", "closed by parent"]
+
+
+@pytest.mark.parametrize("said", [{}, {"control": False}, {"enabled": False}, {"contorl": True}])
+def test_a_forked_child_that_attaches_to_its_parents_session_changes_nothing_there(
+    said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = watching(1, MagicMock())
+    driver._process_id = os.getpid() + 1
+    (session,) = driver.sessions
+    monkeypatch.setattr(driver, "session", lambda _: session)
+    monkeypatch.setattr(attachment, "_drivers", {"app-1": driver})
+    told = attachment.attach(Spark(), **said)
+    assert not told.active
+    assert told.reason.startswith("this process was forked from the one that is attached")
+    assert attachment._drivers == {"app-1": driver}
+    assert session.control
+    assert driver.sessions == [session]
 
 
 def test_a_forked_child_that_attached_itself_closes_what_is_its_own() -> None:
@@ -364,6 +391,7 @@ def watching(count: int, observer: Any) -> Any:
     for key in map(str, range(count)):
         sessions._known[key] = Session(MagicMock(), key, None, control=True)
     driver.application_id, driver.closed = "app-1", []
+    driver._process_id = os.getpid()
     driver.close = lambda *, ending: driver.closed.append(ending)
     return driver
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import sys
 import threading
@@ -346,6 +347,7 @@ def test_limits_go_back_where_a_handler_raises_while_weir_detaches(
     driver = with_attributes(
         Driver,
         application_id="an application",
+        _process_id=os.getpid(),
         session=lambda _: one,
         close=lambda *, ending: closed.append(ending),
         _spark=SimpleNamespace(stopped=lambda: True),
