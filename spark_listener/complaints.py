@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+import traceback
+from typing import TYPE_CHECKING, Final
 
 from spark_listener.handlers import errors_of_ours_suppressed
-from spark_listener.redact import LONGEST_TEXT, redact
+from spark_listener.redact import LONGEST_TEXT, redact, redact_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,10 @@ class Log:
         """The one of ``logging``."""
         return logging.getLogger(self._name)
 
-    def debug(self, message: str, *arguments: object, exc_info: Any = None) -> None:
-        """As ``logging.Logger.debug``."""
+    def debug(
+        self, message: str, *arguments: object, exc_info: BaseException | None = None
+    ) -> None:
+        """As ``logging.Logger.debug``; the error's traceback without what may be secret."""
         self._say(logging.DEBUG, message, *arguments, exc_info=exc_info)
 
     def info(self, message: str, *arguments: object) -> None:
@@ -41,9 +44,20 @@ class Log:
         """As ``logging.Logger.warning``."""
         self._say(logging.WARNING, message, *arguments)
 
-    def _say(self, level: int, message: str, *arguments: object, exc_info: Any = None) -> None:
+    def _say(
+        self,
+        level: int,
+        message: str,
+        *arguments: object,
+        exc_info: BaseException | None = None,
+    ) -> None:
         with errors_of_ours_suppressed():
-            self.logger.log(level, message, *arguments, exc_info=exc_info)
+            logger = self.logger
+            if exc_info is not None and logger.isEnabledFor(level):
+                # As text: a formatter of the job's would write all that the error itself holds.
+                trace = redact_long("".join(traceback.format_exception(exc_info)).rstrip())
+                message, arguments = f"{message}\n%s", (*arguments, trace)
+            logger.log(level, message, *arguments)
 
 
 LOGGER: Final = Log("weir")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from threading import Thread
-from typing import TYPE_CHECKING
+
+import pytest
 
 from spark_listener.complaints import REPEAT_SECONDS, Complaints, Log
-
-if TYPE_CHECKING:
-    import pytest
+from tests.leaks import LEAKS, SECRET
 
 OF_PY4J = (
     "An error occurred while calling o14.get.\n: java.lang.AssertionError: gone\n\tat a.B(B.java:1)"
@@ -83,6 +82,29 @@ def test_an_error_that_cannot_be_told_is_named_all_the_same(
 def test_no_secret_is_said(caplog: pytest.LogCaptureFixture) -> None:
     Complaints().error("reading", RuntimeError('cannot open jdbc:x;password="hunter2 x" as sa'))
     assert caplog.messages[0].endswith("RuntimeError: cannot open jdbc:x;password=*** as sa")
+
+
+@pytest.mark.parametrize("text", [text for text, _ in LEAKS])
+def test_no_secret_is_in_a_traceback(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Which is what a user posts who was told to set the log to ``DEBUG``."""
+    with caplog.at_level(logging.DEBUG, "weir"):
+        try:
+            try:
+                raise ValueError(text)  # noqa: TRY301
+            except ValueError as error:
+                raise RuntimeError(f"An error occurred while calling o1.get.\n: {text}") from error
+        except RuntimeError as error:
+            Complaints().error("reading", error)
+    assert SECRET not in caplog.text
+    trace = caplog.messages[0]
+    assert trace.startswith("weir: reading\nTraceback (most recent call last):\n")
+    assert "in test_no_secret_is_in_a_traceback" in trace
+
+
+def test_at_debug_all_that_java_threw_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "weir"):
+        Complaints().error("counting", RuntimeError(OF_PY4J))
+    assert caplog.messages[0] == f"weir: counting\nRuntimeError: {OF_PY4J}"
 
 
 def test_once_spark_has_stopped_there_is_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
