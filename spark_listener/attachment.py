@@ -40,6 +40,8 @@ _leases: weakref.WeakKeyDictionary[Any, Lease] = weakref.WeakKeyDictionary()
 #: attaches none of them again.
 _taken_off: set[str] = set()
 _complaints = Complaints()
+#: The child's process id in which ``multiprocessing`` was told to close all at the end.
+_told_in = 0
 #: What makes greenlets of threads, how it is asked what it has patched, and its name for threads.
 _GREENLETS: Final = (
     ("gevent.monkey", "is_module_patched", "threading"),
@@ -228,6 +230,7 @@ def _attach(spark: Any, arguments: dict[str, Any], folder: Path | None) -> Attac
         if not _given(arguments, only="control"):  # what was said of one session holds for others
             control = control and all(other.control or other.gone for other in driver.sessions)
     if driver is None:
+        _close_all_in_a_child()
         driver = _begun(spark, settings)
         _drivers[driver.application_id] = driver
     try:
@@ -398,6 +401,17 @@ def _close_all() -> None:
         if not driver.inherited:
             del _drivers[key]
             _close_quietly(driver)
+
+
+def _close_all_in_a_child() -> None:
+    """One of ``multiprocessing``'s ends without ``atexit`` where it was forked, as by a server."""
+    global _told_in  # noqa: PLW0603 - once a process
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None and _told_in != os.getpid():
+        from multiprocessing.util import Finalize
+
+        _told_in = os.getpid()
+        Finalize(None, _close_all, exitpriority=0)
 
 
 def _close_quietly(driver: Driver) -> None:

@@ -109,6 +109,57 @@ def test_a_forked_child_that_attached_itself_closes_what_is_its_own() -> None:
     assert run("attaches") == ["closed by child", "waited", "closed by parent"]
 
 
+CHILD = """
+import multiprocessing, os, sys
+from types import SimpleNamespace
+from spark_listener import attachment
+
+class Driver(attachment.Driver):
+    application_id, sessions = "app-1", ["one"]
+
+    def __init__(self, *_):
+        self._process_id = os.getpid()
+
+    def session(self, java_session):
+        return None
+
+    def watch(self, java_session, *, control):
+        os.write(1, b"attached\\n")
+
+    def close(self, *, ending):
+        os.write(1, f"closed, ending: {ending}\\n".encode())
+
+def work():
+    attachment._begun, attachment.conf_of = Driver, lambda _: {}
+    spark = SimpleNamespace(applicationId="app-1", _jsc=0, sessionUUID=lambda: "session-1")
+    spark.sparkContext = spark._jsparkSession = spark
+    assert attachment.attach(spark).reason == ""
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=work)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_end_of_a_process_of_multiprocessings_is_told(method: str, tmp_path: Path) -> None:
+    """Which runs no ``atexit`` where it was forked, with Python up to 3.12 by the server too."""
+    job = tmp_path / "job.py"
+    job.write_text(CHILD)
+    done = subprocess.run(
+        [sys.executable, str(job), method],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["attached", "closed, ending: True"]
+
+
 class Lingering:
     """A driver that was detached while Spark did not answer: its thread puts limits back later."""
 
