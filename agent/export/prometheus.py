@@ -8,7 +8,7 @@ owns the fleet::
         fleet.keys(),
         lambda key: keeper.view(key, now, 0),
         totals=fleet.totals,
-        listeners=fleet.listeners(now),
+        listeners=fleet.listeners_together(now),
         extras=extras,  # agent.sources.host.Extras; its event_seconds from EventTimer.snapshot()
         accept=request.headers.get("accept", ""),
     )
@@ -56,7 +56,7 @@ from agent.sources.host import EventSeconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from agent.core.fleet import AgentTotals, Key, ListenerView
+    from agent.core.fleet import AgentTotals, Key, ListenersView
     from agent.core.judgement import Finding, QueryView
     from agent.core.measure.partitions import PartitionView
     from agent.export.metrics.row import Metric, Subject
@@ -107,7 +107,7 @@ class Exporter:
         view_of: Callable[[Key], QueryView],
         *,
         totals: AgentTotals,
-        listeners: Iterable[ListenerView],
+        listeners: Iterable[ListenersView],
         extras: Extras,
         accept: str = "",
         by_the_machine: Callable[[float], float] = lambda time: time,
@@ -220,16 +220,10 @@ def _by_source(partitions: list[PartitionView]) -> dict[int, list[PartitionView]
     return found
 
 
-def _listeners_lines(fixed: str, listeners: Iterable[ListenerView]) -> _Lines:
-    # A restarted driver has a new listener: the one heard last speaks for the application.
-    newest: dict[str, ListenerView] = {}
-    for view in listeners:
-        other = newest.get(view.application)
-        if other is None or view.last_heard_time >= other.last_heard_time:
-            newest[view.application] = view
+def _listeners_lines(fixed: str, listeners: Iterable[ListenersView]) -> _Lines:
     lines: _Lines = []
-    for application, view in newest.items():
-        lines += _lines(LISTENER, f"{fixed}{_pair('application', application)},", view)
+    for view in listeners:
+        lines += _lines(LISTENER, f"{fixed}{_pair('application', view.application)},", view)
     return lines
 
 

@@ -370,7 +370,7 @@ class Service:
             fleet.keys(),
             lambda key: self._audited(self.keeper.view(key, now, 0)),
             totals=fleet.totals,
-            listeners=fleet.listeners(now),
+            listeners=fleet.listeners_together(now),
             extras=self._extras(),
             accept=accept,
             by_the_machine=self.clock_settings.by_the_machine,

@@ -99,7 +99,7 @@ def sane(keeper: Keeper, now: float) -> None:
         fleet.keys(),
         lambda key: fleet.view(key, now),
         totals=fleet.totals,
-        listeners=fleet.listeners(now),
+        listeners=fleet.listeners_together(now),
         extras=EXTRAS,
         accept="",
     )

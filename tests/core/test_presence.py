@@ -1039,6 +1039,53 @@ def test_two_live_applications_of_one_name_have_listener_series_of_their_own() -
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+def test_what_two_listeners_of_one_application_count_is_one_sum_that_never_falls(
+    *, restarts: bool
+) -> None:
+    """As of two notebooks on one cluster; or of one that is started anew and counts from zero."""
+    all_, saved = fleet(), dict[str, bytes]()
+    counts: dict[str, list[float]] = {"a": [0, 0, 0.0], "b": [5, 40, 0.5], "new": [0, 1, 0.25]}
+    steps = (1, 7, 0.125)
+    sequences = dict.fromkeys(counts, 0)
+    time, told = START_TIME, [(0.0, 0.0, 0.0)]
+    for instance in ("a", "b", "a", "b", "b", "a", "a", "new", "a", "new"):
+        time += float(instance == "a")  # the others are heard at the same time
+        one = Driver(instance=instance, sequence=sequences[instance], time=time)
+        body = json.loads(one.body(one.heartbeat()))
+        sequences[instance] = one.sequence
+        counts[instance] = [
+            count + step for count, step in zip(counts[instance], steps, strict=True)
+        ]
+        dropped, calls, seconds = counts[instance]
+        body["listener"] |= {
+            "queue_length": 3 if instance == "b" else 2,
+            "dropped_total": dropped,
+            "callbacks_total": calls,
+            "callback_seconds_total": seconds,
+        }
+        all_.receive(decode_request(json.dumps(body).encode()), time)
+        if restarts:
+            saved |= {one.part: one.data for one in all_.changes() if one.data is not None}
+            changes = [Change(part, data) for part, data in saved.items()]
+            all_ = Fleet.restore(POLICY, changes, started_time=time)
+        (view,) = all_.listeners_together(time)
+        assert (view.application, view.last_heard_time) == ("shop", time)
+        counted = view.counters
+        told.append(
+            (counted.dropped_total, counted.callbacks_total, counted.callback_seconds_total)
+        )
+        heard = [one for one, sequence in sequences.items() if sequence]
+        assert view.queue_length == sum(3 if one == "b" else 2 for one in heard)
+        assert told[-1] == tuple(sum(counts[one][at] for one in heard) for at in range(3))
+        assert all(now > then for now, then in zip(told[-1], told[-2], strict=True))
+    time += POLICY.silent_seconds + 1.0
+    body["listener"]["queue_length"] = 1
+    all_.receive(decode_request(json.dumps(body).encode()), time)
+    (view,) = all_.listeners_together(time)
+    assert view.queue_length == 1, "what the others held nobody knows any more"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 def test_a_name_that_went_over_to_another_application_is_that_ones_alone(*, restarts: bool) -> None:
     """Who had it comes back after a silence: one series would tell of two listeners in turn."""
     all_ = fleet()

@@ -96,7 +96,7 @@ def expose(fleet: Fleet, now: float) -> dict[str, list[tuple[dict[str, str], flo
         fleet.keys(),
         lambda key: fleet.view(key, now),
         totals=fleet.totals,
-        listeners=fleet.listeners(now),
+        listeners=fleet.listeners_together(now),
         extras=views.extras(labels={}),
     )
     assert failed == []

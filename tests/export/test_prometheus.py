@@ -324,15 +324,12 @@ def test_a_name_of_ten_kilobytes_is_cut() -> None:
     assert max(map(len, text.splitlines())) < 1_000
 
 
-def test_two_listeners_or_processes_of_one_name_are_one_series() -> None:
+def test_two_processes_of_one_name_are_one_series() -> None:
     body, _ = exporter().exposition(
         [],
         dict[object, object]().__getitem__,  # type: ignore[arg-type]
         totals=views.agent_totals(),
-        listeners=[
-            views.listener(last_heard_time=views.NOW),
-            views.listener(last_heard_time=views.NOW - 9),
-        ],
+        listeners=[],
         extras=views.extras(
             labels={},
             driver_processes=(
@@ -342,8 +339,6 @@ def test_two_listeners_or_processes_of_one_name_are_one_series() -> None:
         ),
     )
     text = body.decode()
-    heard = series(text, "weir_listener_last_heard_timestamp_seconds")
-    assert heard == {("orders",): views.NOW}
     assert series(text, "weir_driver_process_start_time_seconds") == {("orders", "jvm"): views.NOW}
     lines = [line.rsplit(" ", 1)[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(lines) == len(set(lines))

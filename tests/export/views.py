@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.core.decode.events import Listener
-from agent.core.fleet import AgentTotals, ListenerView
+from agent.core.fleet import AgentTotals, ListenersView
+from agent.core.fleet.senders import Counters
 from agent.core.judge import attention
 from agent.core.judge.alignment import Alignment, AlignmentView
 from agent.core.judgement import (
@@ -307,15 +307,13 @@ def extras(times: int = 1, **changes: Any) -> Extras:
     return msgspec.structs.replace(plain, **changes)
 
 
-def listener(application: str = "orders", times: int = 1, **changes: Any) -> ListenerView:
-    said = Listener(
-        instance="i-1",
-        queue_length=2,
+def listener(application: str = "orders", times: int = 1, **changes: Any) -> ListenersView:
+    counters = Counters(
         dropped_total=times,
         callback_seconds_total=0.8 * times,
         callbacks_total=400 * times,
     )
-    return msgspec.structs.replace(ListenerView(application, said, NOW - 0.5), **changes)
+    return msgspec.structs.replace(ListenersView(application, counters, 2, NOW - 0.5), **changes)
 
 
 def agent_totals() -> AgentTotals:

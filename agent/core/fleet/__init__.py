@@ -7,7 +7,7 @@ from agent.core.fleet.liveness import Liveness
 from agent.core.fleet.orders import LATE_ROWS_NOTE, Order, OrderRecord, UnknownQuery
 from agent.core.fleet.replies import Grant
 from agent.core.fleet.saved import Change
-from agent.core.fleet.senders import ListenerView
+from agent.core.fleet.senders import ListenersView, ListenerView
 from agent.core.fleet.state import AgentTotals
 from agent.core.query import Key
 
@@ -19,6 +19,7 @@ __all__ = [
     "Grant",
     "Key",
     "ListenerView",
+    "ListenersView",
     "Liveness",
     "Order",
     "OrderRecord",

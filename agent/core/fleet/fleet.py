@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent.core.decode.kafka_offsets import Offsets, Reading
     from agent.core.fleet.hearing import Receipt
     from agent.core.fleet.saved import Change
-    from agent.core.fleet.senders import ListenerView
+    from agent.core.fleet.senders import ListenersView, ListenerView
     from agent.core.fleet.state import AgentTotals
     from agent.core.judge.alignment import AlignmentView
     from agent.core.judgement import ExecutorsLine, Facts, Finding, Mode, QueryView
@@ -355,6 +355,10 @@ class Fleet:
     def listeners(self, now: float) -> list[ListenerView]:
         """The listeners heard of within the time after which series expire."""
         return self._senders.views(now)
+
+    def listeners_together(self, now: float) -> list[ListenersView]:
+        """The same by application: what they count and hold all together."""
+        return self._senders.together(now)
 
     def counted(self, instance: str) -> int:
         """The newest number counted of a listener instance; 0 where none is known."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from agent.core.decode.events import Listener
+from agent.core.decode.events import MOST_COUNT, Listener
 from agent.core.fleet.saved import part_of_listener
 from agent.core.names import label
 
@@ -29,6 +29,35 @@ LOG_INSTANCE: Final = "event-log"
 LOG_LINES: Final = f"{LOG_INSTANCE}:"
 
 
+class Counters(msgspec.Struct, frozen=True):
+    """What the listeners of an application have counted, those that are gone included."""
+
+    dropped_total: int = 0
+    callbacks_total: int = 0
+    callback_seconds_total: float = 0.0
+
+    def plus(self, told: Listener, before: Listener | None) -> Counters:
+        """And what one of them has counted since ``before``, or since it started."""
+        since = Listener(told.instance) if before is None else before
+        return Counters(
+            _grown(self.dropped_total, since.dropped_total, told.dropped_total),
+            _grown(self.callbacks_total, since.callbacks_total, told.callbacks_total),
+            _grown(
+                self.callback_seconds_total,
+                since.callback_seconds_total,
+                told.callback_seconds_total,
+            ),
+        )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _grown(total: _Number, before: _Number, now: _Number) -> _Number:
+    """By what one of those that add up to it has grown; more could not be saved."""
+    return min(total + max(now - before, 0), MOST_COUNT)
+
+
 class Sender(msgspec.Struct):
     """A listener instance: what it said of itself, and up to where its events were counted."""
 
@@ -38,6 +67,9 @@ class Sender(msgspec.Struct):
     last_sequence: int = 0
     heard_time: float = 0.0
     event_time: float = 0.0  # the newest that an event log told of, by its driver's clock
+    #: Of its application when it was heard last. One per application that never falls: the counts
+    #: of two listeners in turn, as of two notebooks on a cluster, would look like restarts.
+    counters: Counters = Counters()
 
 
 class ListenerView(msgspec.Struct, frozen=True):
@@ -45,6 +77,15 @@ class ListenerView(msgspec.Struct, frozen=True):
 
     application: str
     listener: Listener
+    last_heard_time: float
+
+
+class ListenersView(msgspec.Struct, frozen=True):
+    """All listeners of one application."""
+
+    application: str
+    counters: Counters
+    queue_length: int  # events that wait, of those that live
     last_heard_time: float
 
 
@@ -73,7 +114,7 @@ class Senders:
         """As it was saved."""
         self._senders[instance] = sender
         named = self._named.get(sender.application)
-        if named is None or named.heard_time <= sender.heard_time:
+        if named is None or _newness(named) <= _newness(sender):
             self._named[sender.application] = sender
 
     def is_full(self) -> bool:
@@ -103,6 +144,7 @@ class Senders:
         """
         instance = request.listener.instance
         sender = self._senders.get(instance)
+        before = None if sender is None else sender.listener
         if sender is None:
             sender = self._senders[instance] = Sender(request.application.id, "", request.listener)
         sender.application_id = request.application.id
@@ -113,8 +155,13 @@ class Senders:
             and holder.application_id != sender.application_id
             and now - max(holder.heard_time, heard_from) <= self._policy.silent_seconds
         )
+        name = beside_name(request.application) if taken else plain
+        last = self._named.get(name)
         self._unname(sender)
-        sender.application = beside_name(request.application) if taken else plain
+        sender.application = name
+        sender.counters = (Counters() if last is None else last.counters).plus(
+            request.listener, before
+        )
         sender.listener, sender.heard_time = request.listener, now
         self._named[sender.application] = sender
         return sender
@@ -196,3 +243,22 @@ class Senders:
             ListenerView(sender.application, sender.listener, sender.heard_time)
             for sender in self.heard_within(self._policy.forget_seconds, now)
         ]
+
+    def together(self, now: float) -> list[ListenersView]:
+        """By application, of those that ``views`` tells of."""
+        found: dict[str, list[Sender]] = {}
+        for sender in self.heard_within(self._policy.forget_seconds, now):
+            found.setdefault(sender.application, []).append(sender)
+        return [self._together(senders) for senders in found.values()]
+
+    def _together(self, senders: list[Sender]) -> ListenersView:
+        newest = max(senders, key=_newness)
+        # Of one that was restarted the listener before it tells no more.
+        since = newest.heard_time - self._policy.silent_seconds
+        waiting = sum(one.listener.queue_length for one in senders if one.heard_time >= since)
+        return ListenersView(newest.application, newest.counters, waiting, newest.heard_time)
+
+
+def _newness(sender: Sender) -> tuple[float, int]:
+    """By which of two the newer is found, also of those that were heard at one time."""
+    return sender.heard_time, sender.counters.callbacks_total

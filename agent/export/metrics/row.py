@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from agent.core.fleet import AgentTotals, ListenerView
+    from agent.core.fleet import AgentTotals, ListenersView
     from agent.core.judgement import Finding, OperatorView, QueryView, SourceView
     from agent.core.measure.partitions import PartitionView
     from agent.sources.host import Extras, ProcessSample
@@ -318,7 +318,7 @@ PARTITION: Final[Subject[PartitionView]] = Subject(
 FINDINGS: Final[Subject[list[Finding]]] = Subject(
     _APPLICATION, _QUERY, Label("check", CHECKS), Label("severity", SEVERITIES)
 )
-LISTENER: Final[Subject[ListenerView]] = Subject(_APPLICATION)
+LISTENER: Final[Subject[ListenersView]] = Subject(_APPLICATION)
 AGENT: Final[Subject[AgentFacts]] = Subject()
 AGENT_PROCESS: Final[Subject[ProcessSample]] = Subject()
 DRIVER_PROCESS: Final[Subject[ProcessSample]] = Subject(
