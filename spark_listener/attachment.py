@@ -22,7 +22,7 @@ from spark_listener.handlers import (
     errors_of_ours_suppressed,
     leave_to_the_job,
 )
-from spark_listener.lease import Heir, Own
+from spark_listener.lease import DisplacedError, Heir, Own
 from spark_listener.wire import SILENT_SECONDS
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _attached(spark: Any, settings: dict[str, Any], folder: Path | None = None) 
                 return _attach(spark, settings, folder)
         except Exception as error:
             leave_to_the_job(error)
-            if isinstance(error, ConfigurationError):
+            if isinstance(error, (ConfigurationError, DisplacedError)):
                 return _off(f"weir is off: {error}")
             LOGGER.debug("weir: attach failed", exc_info=error)
             said = f"{type(error).__name__}: {first_words(error)[:300]}"
@@ -142,6 +142,8 @@ def _detach(session: Any, *, every: bool = False) -> None:
                 if _drivers and not own:
                     return  # a forked child, which may unwind through this; its parent goes on
                 _take_off(session, every=every)
+                for lease in list(_leases.values()):
+                    lease.displaced = False
                 for driver in own:
                     _let_go(driver, session, every=every)
         except Exception as error:
@@ -249,6 +251,7 @@ def _begun(spark: Any, settings: Settings) -> Driver:
     application = of_session(spark, gateway_of(spark.sparkContext))
     try:
         application.lease = _close_the_door(spark, application.gateway)
+        application.lease.leave_be(application.gateway, spark._jsparkSession)
         application.lease.begin(application.gateway)
         if settings.exposes_token:
             _complaints.warn(

@@ -172,8 +172,10 @@ class Driver:
     def watch(self, java_session: Any, *, control: bool, whole: bool = False) -> None:
         """Adds the listener to a session. Raises what py4j raises, the session then unwatched.
 
-        ``whole``: nobody can have told of a query in it yet, so its first batches are told as well.
+        And DisplacedError, as ``Lease.leave_be`` does. ``whole``: nobody can have told of a query
+        in it yet, so its first batches are told as well.
         """
+        self._spark.lease.leave_be(self._gateway, java_session)
         self._spark.lease.take_over(self._gateway, java_session)
         gone = self._sessions.take_out_gone()
         watched = self._sessions.all()

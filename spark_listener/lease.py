@@ -49,14 +49,24 @@ _TAKEN: Final = "taken"  # in an estate: it is another process'
 WRAPPER: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 
 
+class DisplacedError(Exception):
+    """A process that took over from this one watches the session; the text is the reason."""
+
+
 class Lease:
     """What is left and to be undone; here nothing, as the JVM ends with this process."""
+
+    #: Whether this process heard that another one took over from it, and has not detached since.
+    displaced = False
 
     def begin(self, gateway: Any) -> None:
         """From here on, and until ``end``, what is left is undone some time after ``renew``."""
 
     def take_over(self, gateway: Any, java_session: Any) -> None:
         """What a process before this one left in a session is ours. Raises nothing."""
+
+    def leave_be(self, gateway: Any, java_session: Any) -> None:
+        """Raises DisplacedError where taking over a session would go to and fro for ever."""
 
     @property
     def estate(self) -> Any:
@@ -325,6 +335,25 @@ class Own(Lease):
             leave_to_the_job(error)
             LOGGER.debug("weir: taking over what another process left", exc_info=error)
 
+    def leave_be(self, gateway: Any, java_session: Any) -> None:
+        """See ``Lease.leave_be``: a job may attach in each batch, and so may the other one's."""
+        if not self.displaced:
+            return
+        living = False
+        try:
+            living = any(
+                left["programs"].containsKey(STARTS) and not left.containsKey(_TAKEN)
+                for left in estates(gateway, java_session)
+            )
+        except Exception as error:
+            leave_to_the_job(error)
+            LOGGER.debug("weir: looking for another process", exc_info=error)
+        if living:
+            raise DisplacedError(
+                "another process has attached to the same session, and watches it; attach again "
+                "once that one has ended, or detach() here first to take the session back"
+            )
+
     @property
     def estate(self) -> Any:
         """See ``Lease.estate``."""
@@ -339,7 +368,9 @@ class Own(Lease):
             estate.renew(name, _no_sooner(seconds))
         for name in staying:
             estate.renew(_STAYS + name, ALONE_SECONDS)
-        return cast("Word | None", estate.word())
+        word = cast("Word | None", estate.word())
+        self.displaced = self.displaced or word == _TAKEN
+        return word
 
     def end(self, begun: Any) -> None:
         """See ``Lease.end``."""

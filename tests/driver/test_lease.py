@@ -262,6 +262,30 @@ def test_who_was_taken_over_and_has_not_heard_it_undoes_nothing(
     assert gone.renew({}, []) == "taken", "until it has heard it"
 
 
+def test_who_was_taken_over_leaves_the_session_to_who_lives_and_watches_it(
+    begun: Any, flags: Flags, gateway: JavaGateway
+) -> None:
+    """Both may attach in each of their batches, and would take it from each other for ever."""
+    own, other = begun(), begun()
+    first, second = (
+        Inbox(gateway, hold_milliseconds=100, estate=one.estate).listener("1")
+        for one in (own, other)
+    )
+    other.leave(STARTS, flags.sets(STARTS))
+    own.leave_be(gateway, Session(second))  # a process that begins takes over, whoever is there
+    other.take_over(gateway, Session(first))
+    own.leave_be(gateway, Session(first, second))  # it has not heard of it yet
+    assert own.renew({}, []) == "taken"
+    own.end(own.estate)
+    for _ in range(2):
+        with pytest.raises(lease.DisplacedError, match="another process has attached to the same"):
+            own.leave_be(gateway, Session(first, second))
+        own.leave_be(gateway, Session(first))  # in which the other one is not
+        own.begin(gateway)
+    until(lambda: flags.run() == {STARTS}, "the other one's end, as it says no word any more")
+    own.leave_be(gateway, Session(first, second))
+
+
 def test_who_was_taken_over_ends_nothing_of_who_comes_after_it_in_its_own_process(
     begun: Any, flags: Flags, gateway: JavaGateway
 ) -> None:

@@ -359,3 +359,21 @@ def test_of_two_that_live_the_newer_one_goes_on_and_the_other_says_so(
     newer.kill()
     steered.run("spark_listener.detach()")  # which touches nothing of the newer one's
     until(lambda: notebook.limits() == CONFIGURED, "what is configured", telling=notebook.limits)
+
+
+def test_who_was_taken_over_takes_the_session_back_once_it_detaches_and_not_before(
+    notebook: Notebook, granting: FakeAgent, steered: Kernel
+) -> None:
+    """Both may attach in each of their batches."""
+    newer = notebook.kernel()
+    newer.attach(granting)
+    until(lambda: steered.run("spark_listener.attachment._drivers") == {}, "its end")
+    for _ in range(2):
+        told = steered.run("spark_listener.attach(spark).reason")
+        assert told.startswith("another process has attached to the same session")
+    assert notebook.listeners() == 1
+    steered.run("spark_listener.detach()")
+    steered.attach(granting)
+    until(lambda: newer.run("spark_listener.attachment._drivers") == {}, "the newer one's end")
+    assert notebook.listeners() == 1
+    until(lambda: notebook.limits() == OURS, "limits", telling=notebook.limits)
