@@ -236,7 +236,10 @@ def outcomes() -> set[tuple[str, str, Cause]]:
 
 def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
     """What happened: by the deepest link that tells; by what many share only where none does."""
-    for index in range(len(chain) - 1, -1, -1):
+    outwards = range(len(chain) - 1, -1, -1)
+    # Below what Spark says of two writers stands only how the storage noticed them.
+    first = [index for index in outwards if failure_kinds.written_first(chain[index].message)]
+    for index in (*first, *outwards):
         verdict = _told(chain, index, error_class if index == 0 else "")
         if verdict is not None:
             return verdict

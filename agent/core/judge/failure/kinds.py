@@ -373,6 +373,15 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Worker died unexpectedly
         """,
     ),
+    # Of the file sink: another query writes batches of these numbers to its folder.
+    (
+        "setting",
+        "sink",
+        r"""
+        Race while writing batch
+        [Mm]ultiple streaming queries are (?:concurrently )?using \S*_spark_metadata
+        """,
+    ),
     (
         "setting",
         "checkpoint",
@@ -394,8 +403,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         This query does not support recovering from checkpoint
         """,
     ),
-    # Of the file sink: another query writes batches of these numbers to its folder.
-    ("setting", "sink", r"Race while writing batch"),
     (
         "setting",
         "",
@@ -1164,6 +1171,8 @@ _LOST: Final = _lines(
     Unable to create executor
     """
 )
+#: What Spark says of a file that another query wrote first: it knows more than who refused it.
+_WRITTEN_FIRST: Final = re.compile(r"[Mm]ultiple streaming queries are (?:concurrently )?using ")
 _PROCESS: Final = re.compile(r"[eE]xecutor|[wW]orker|[sS]lave|[cC]ontainer|\b[pP]od\b")
 _SPARK_TIMES_OUT: Final = _lines(
     r"""
@@ -1304,6 +1313,11 @@ def kind_of_words(message: str) -> tuple[str, str, int] | None:
             return kind, where, found.start()
     told = failure_names.kind_of_status(message) or failure_names.kind_of_state(message)
     return None if told is None else (told[0], "", told[1])
+
+
+def written_first(message: str) -> bool:
+    """Whether Spark says that another query wrote a file of the log first."""
+    return bool(_WRITTEN_FIRST.search(message))
 
 
 def lost_executor(name: str, message: str) -> bool:
