@@ -22,6 +22,7 @@ from agent.core.judge.failure.places import (
     asked_registry,
     missed_in_storage,
     opened_by_client,
+    own_end,
     place_of,
     thrown_by_user,
 )
@@ -203,6 +204,8 @@ def cause_of(
     verdict = _kind(chain, name)
     if verdict is None:
         return _unknown(text, name, context, chain)
+    if verdict.kind == "unreachable":
+        verdict = _of_own(chain, verdict)
     where = _where(chain, verdict, name, context.checkpoint_location)
     kind = verdict.kind
     if kind == "absent":  # a name that nobody knows: a wrong one, unless it was there before
@@ -272,6 +275,15 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
     return None
 
 
+def _of_own(chain: list[Link], verdict: _Verdict) -> _Verdict:
+    """The same, or what it is where no service but a part of Spark or of the job was asked."""
+    told = own_end(_frames(chain, verdict.link))
+    if told is None:
+        return verdict
+    kind, where = told
+    return _Verdict(kind, verdict.link, where, verdict.at, sure=True)
+
+
 def _argument(chain: list[Link], index: int, *, in_task: bool) -> str:
     """What an argument or a state is that nobody took: an option, a fault, or nothing to tell."""
     if in_task or thrown_by_user(chain[index].java):
@@ -323,7 +335,7 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         or kind == words[0]
         or (words[1] in ("state", "checkpoint") and kind != "memory")
     ):
-        return _Verdict(words[0], index, words[1], words[2])
+        return _Verdict(words[0], index, words[1], words[2], words[1] == "driver")
     return _Verdict(kind, index) if kind else None
 
 

@@ -331,7 +331,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "unreachable",
         "one part of Spark did not answer another",
         """STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT* INTERNAL_ERROR_NETWORK
-        _LEGACY_ERROR_TEMP_2097 _LEGACY_ERROR_TEMP_3033""",
+        _LEGACY_ERROR_TEMP_3033""",
     ),
     _family(
         "driver",
@@ -436,7 +436,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         DELTA_UNKNOWN_CONFIGURATION DELTA_UNSUPPORTED_FEATURES_IN_CONFIG DELTA_CONF_*
         DELTA_INCORRECT_LOG_STORE* INTERNAL_ERROR_METADATA_CATALOG*
         MISSING_TIMEOUT_CONFIGURATION CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT
-        DELTA_MISSING_ICEBERG_CLASS""",
+        DELTA_MISSING_ICEBERG_CLASS _LEGACY_ERROR_TEMP_2097""",
     ),
     _family(
         "user_code",

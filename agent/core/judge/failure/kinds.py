@@ -356,6 +356,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     ("memory", "driver", r"maxResultSize|Cannot broadcast the table that is larger"),
+    ("setting", "driver", r"Could not execute broadcast"),
     (
         "bug",
         "user_code",
@@ -1180,8 +1181,6 @@ _SPARK_TIMES_OUT: Final = _lines(
     spark\.rpc\.\w*[Tt]imeout
     Cannot receive any reply from
     askTimeout
-    broadcastTimeout
-    Could not execute broadcast
     """
 )
 #: What is not installed or does not fit the rest, whatever the class of the exception.

@@ -468,6 +468,10 @@ _KNOWN: Final = re.compile(
     r"|grpc_shaded|kafkashaded|shadeio|org\.joda|org\.xbill|com\.sksamuel|\$line\w*|line\w{32,}"
     r"|lib|cats|fs2|zio|com\.typesafe|com\.ning|org\.asynchttpclient|com\.codahale)\b"
 )
+#: What waits for whoever called it.
+_WAITS: Final = _frames(r"S/util\.")
+#: What did not answer, by who asked it, where it is no service: (kind, place, who asked).
+_OWN_ENDS: Final = (("setting", "driver", _frames(r"X/exchange\.BroadcastExchange")),)
 _LANGUAGE: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
 _LOCAL_FILE: Final = re.compile(
     r"java\.io\.(?:File|RandomAccess)|java\.nio\.(?:file|channels\.File)|sun\.nio\.(?:fs|ch\.File)"
@@ -564,6 +568,14 @@ def opened_by_client(frames: list[str]) -> bool:
             found = _CONNECTOR_RE.search(frame) or _CLIENT_RE.search(frame)
             return found is not None and _OWN_CHECKPOINT.search(frame) is None
     return False
+
+
+def own_end(frames: list[str]) -> tuple[str, str] | None:
+    """The kind and place of what did not answer, where it is a part of Spark or of the job."""
+    for frame in frames:
+        if not (frame.endswith(".") or _LANGUAGE.match(frame) or _WAITS.match(frame)):
+            return next(((kind, at) for kind, at, asked in _OWN_ENDS if asked.match(frame)), None)
+    return None
 
 
 def thrown_by_user(frames: list[str]) -> bool:
