@@ -277,7 +277,8 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
 
 def _of_own(chain: list[Link], verdict: _Verdict) -> _Verdict:
     """The same, or what it is where no service but a part of Spark or of the job was asked."""
-    told = own_end(_frames(chain, verdict.link))
+    of_socket = chain[verdict.link].name.startswith(("java.", "py4j.Py4J"))  # Python has its own
+    told = own_end(_frames(chain, verdict.link)) if of_socket else None
     if told is None:
         return verdict
     kind, where = told

@@ -1125,6 +1125,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         SIGTERM
         [Ss]park session (?:is|was|has been) (?:closed|stopped)
         Answer from Java side is empty
+        [oO]btain(?:ing)? a new communication channel
         notebook (?:was )?detached
         """,
     ),
@@ -1245,6 +1246,7 @@ _INNERMOST: Final = 3  # frames: below them lies what was to be done over the co
 _PLATFORM: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
 _WIRES: Final = re.compile(
     r"[sS]ocket|[cC]hannel|\.net(?:ty|work)?\.|\.http|\.ssl\.|spark\.api\.|\.python\.|\.ipc\.|[cC]onnection|[cC]lient"
+    r"|StreamingForeachBatchHelper"
 )
 
 

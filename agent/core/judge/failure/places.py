@@ -471,7 +471,21 @@ _KNOWN: Final = re.compile(
 #: What waits for whoever called it.
 _WAITS: Final = _frames(r"S/util\.")
 #: What did not answer, by who asked it, where it is no service: (kind, place, who asked).
-_OWN_ENDS: Final = (("setting", "driver", _frames(r"X/exchange\.BroadcastExchange")),)
+_OWN_ENDS: Final = (
+    ("setting", "driver", _frames(r"X/exchange\.BroadcastExchange")),
+    ("killed", "driver", _frames(r"py4j\.(?:Callback|ClientServer|PythonClient)")),  # its Python
+    (  # a worker of Python: it goes without a word where it wants memory
+        "memory",
+        "user_code",
+        _frames(
+            r"""
+            S/api\.python\.(?!PythonWorkerFactory)
+            X/python\.
+            .*StreamingForeachBatchHelper
+            """
+        ),
+    ),
+)
 _LANGUAGE: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
 _LOCAL_FILE: Final = re.compile(
     r"java\.io\.(?:File|RandomAccess)|java\.nio\.(?:file|channels\.File)|sun\.nio\.(?:fs|ch\.File)"
