@@ -485,6 +485,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]heckpoint (?:location|path|dir\w*) (?:doesn't|does not) exist
         Checkpoint [Dd]irectory [^\n]{0,200}does not exist
         log file for batch \d+
+        committed metadata from previous batch
         """,
     ),
     (
