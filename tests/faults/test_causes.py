@@ -341,6 +341,58 @@ def test_no_evidence_shows_what_opens_a_service(text: str, kept: str) -> None:
     assert kept in evidence
 
 
+SHUFFLE = (
+    "\tat org.apache.spark.storage.DiskBlockObjectWriter.initialize(D.scala:1)\n"
+    "\tat org.apache.spark.shuffle.sort.BypassMergeSortShuffleWriter.write(B.java:1)"
+)
+CHECKPOINT = (
+    "\tat org.apache.hadoop.fs.RawLocalFileSystem.create(RawLocalFileSystem.java:1)\n"
+    "\tat org.apache.spark.sql.execution.streaming.HDFSMetadataLog.write(HDFSMetadataLog.scala:1)"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "what", "of_shuffle", "of_checkpoint"),
+    [
+        ("No such file or directory", "gone", "machine", "checkpoint_storage"),
+        ("Too many open files", "setting", "configuration", "configuration"),
+        ("Too many open files in system", "setting", "configuration", "configuration"),
+        ("Is a directory", "setting", "configuration", "configuration"),
+        ("File name too long", "setting", "configuration", "configuration"),
+        ("Permission denied", "refused", "configuration", "configuration"),
+        ("Read-only file system", "refused", "machine", "checkpoint_storage"),
+        ("Not a directory", "refused", "machine", "checkpoint_storage"),
+        ("Stale file handle", "unreachable", "machine", "checkpoint_storage"),
+        ("Transport endpoint is not connected", "unreachable", "machine", "checkpoint_storage"),
+        ("Host is down", "unreachable", "machine", "checkpoint_storage"),
+        ("No space left on device", "disk", "machine", "checkpoint_storage"),
+    ],
+)
+def test_a_file_that_could_not_be_opened_is_told_by_the_systems_reason(
+    reason: str, what: str, of_shuffle: str, of_checkpoint: str
+) -> None:
+    for path, frames, where, cause in (
+        ("/d/blockmgr-1/0c/temp_shuffle_6", SHUFFLE, "shuffle", of_shuffle),
+        ("/mnt/ck/offsets/.5.tmp", CHECKPOINT, "checkpoint", of_checkpoint),
+    ):
+        opened = "\tat java.io.FileOutputStream.open0(Native Method)\n"
+        text = f"java.io.FileNotFoundException: {path} ({reason})\n{opened}{frames}"
+        found = cause_of(text, None)
+        assert (found.where, found.what, found.cause) == (where, what, cause)
+        assert reason in found.evidence
+
+
+def test_a_socket_for_which_no_file_is_left_is_no_service_that_does_not_answer() -> None:
+    text = (
+        "java.net.SocketException: Too many open files\n\tat sun.nio.ch.Net.socket0(Native Method)"
+        "\n\tat org.apache.kafka.clients.consumer.KafkaConsumer.poll(KafkaConsumer.java:1)"
+    )
+    found = cause_of(text, None)
+    assert (found.where, found.what, found.cause) == ("source", "setting", "configuration")
+    found = cause_of(text.replace("Too many open files", "Connection reset"), None)
+    assert (found.where, found.what, found.cause) == ("source", "unreachable", "external_sink")
+
+
 LOST = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed "
     "4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 9) (10.0.0.7 executor 5): "

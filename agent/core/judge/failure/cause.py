@@ -96,7 +96,7 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
         "checkpoint": "checkpoint_storage",
         "*": "external_sink",
     },
-    "refused": _SERVICE,
+    "refused": {**_SERVICE, "shuffle": "machine", "machine": "machine"},
     "gone": {
         "source": "source_data_loss",
         "sink": "external_sink",
@@ -141,6 +141,8 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
 _OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "absent", "said"))
 #: Classes of these kinds are thrown for a want of rights, or for a rate, as well: the words tell.
 _SPOKEN_OVER: Final = frozenset(("gone", "unreachable", "throttled"))
+#: Thrown for whatever the system answers, whose reason the message ends with.
+_OF_SYSTEM: Final = frozenset(("FileNotFoundException", "SocketException"))
 #: Of a want of rights, too, where Amazon's MSK has too many of its clients connect.
 _FOR_A_RATE: Final = "SaslAuthenticationException"
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "said": "unknown", "": "unknown"}
@@ -319,6 +321,10 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     words = failure_kinds.kind_of_words(message)
     if by_state is not None and words is None:
         return by_state
+    if link.simple in _OF_SYSTEM:
+        by_system = failure_kinds.kind_of_system(message)
+        if by_system is not None:
+            return _Verdict(by_system[0], index, by_system[1], by_system[2])
     if kind == "gone" and opened_by_client(link.java):
         return _Verdict("setting", index)
     if words is not None and words[0] == "absent" and missed_in_storage(link.java):

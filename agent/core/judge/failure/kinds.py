@@ -1176,6 +1176,10 @@ _LOST: Final = _lines(
 )
 #: What Spark says of a file that another query wrote first: it knows more than who refused it.
 _WRITTEN_FIRST: Final = re.compile(r"[Mm]ultiple streaming queries are (?:concurrently )?using ")
+#: The system's reason, at the end of a line behind a path; of a socket nothing else stands there.
+_SYSTEM: Final = re.compile(
+    r"(?<= \()[A-Z][a-z][\w/ -]{2,60}(?=\)$)|^Too many open files", re.MULTILINE
+)
 _PROCESS: Final = re.compile(r"[eE]xecutor|[wW]orker|[sS]lave|[cC]ontainer|\b[pP]od\b")
 _SPARK_TIMES_OUT: Final = _lines(
     r"""
@@ -1315,6 +1319,18 @@ def kind_of_words(message: str) -> tuple[str, str, int] | None:
             return kind, where, found.start()
     told = failure_names.kind_of_status(message) or failure_names.kind_of_state(message)
     return None if told is None else (told[0], "", told[1])
+
+
+def kind_of_system(message: str) -> tuple[str, str, int] | None:
+    """The same by the system's reason alone, None where it gives none or says that a file is gone.
+
+    Java has one class for all that keeps it from opening a file, and one for a socket.
+    """
+    found = _SYSTEM.search(message)
+    told = kind_of_words(found[0]) if found else None
+    if not found or not told or told[0] == "gone":
+        return None
+    return told[0], told[1], found.start()
 
 
 def written_first(message: str) -> bool:
