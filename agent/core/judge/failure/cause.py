@@ -147,6 +147,7 @@ _OF_SYSTEM: Final = frozenset(("FileNotFoundException", "SocketException"))
 _FOR_A_RATE: Final = "SaslAuthenticationException"
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "said": "unknown", "": "unknown"}
 
+_QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
 _IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure|has failed the maximum allowable")
 _REASON: Final = re.compile(r"\) Reason:?\s*")
@@ -242,8 +243,7 @@ def outcomes() -> set[tuple[str, str, Cause]]:
 def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
     """What happened: by the deepest link that tells; by what many share only where none does."""
     outwards = range(len(chain) - 1, -1, -1)
-    # Below what Spark says of two writers stands only how the storage noticed them.
-    first = [index for index in outwards if failure_kinds.written_first(chain[index].message)]
+    first = [index for index in outwards if failure_kinds.knows_more(chain[index].message)]
     for index in (*first, *outwards):
         verdict = _told(chain, index, error_class if index == 0 else "")
         if verdict is not None:
@@ -318,6 +318,8 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     if link.simple == "NotSerializableException":  # it names what the function holds
         return _Verdict("bug", index, "user_code", sure=True)
     kind = failure_kinds.kind_of_class(link.simple)
+    if kind == "bug":  # it shows the row or name that it met: what that says happened to nobody
+        message = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), message)
     words = failure_kinds.kind_of_words(message)
     if by_state is not None and words is None:
         return by_state

@@ -221,5 +221,7 @@ def _begins(text: str, found: re.Match[str]) -> bool:
     if after == "):":  # Hadoop's RemoteException(what.the.ServerException): its message
         return True
     after = after[:1]
+    if text[found.start() - 1 : found.start()] in ("'", '"'):  # a row or a name that is shown
+        return False
     before = text[max(0, found.start() - 2) : found.start()]
     return after == ":" or (not after and (not before or before.endswith((": ", "\n"))))

@@ -154,7 +154,7 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             OutOfOrderSequenceException DeadlockLoserDataAccessException
             PayloadSizeExceededException MapperParsingException DocumentParsingException
             StrictDynamicMappingException DeadlockDetected SerializationFailure
-            ConcurrentModificationException MessageTooLargeException PolicyViolationException
+            MessageTooLargeException PolicyViolationException
             UnsupportedForMessageFormatException InvalidTimestampException"""
         ),
     ),
@@ -225,7 +225,7 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             InvalidRequestException TransactionAbortedException InvalidQueryException BadRequest
             BadRequestError CommitFailedException WriteError MongoWriteException
             MongoBulkWriteException BulkWriteError InvalidArgumentException
-            ParentNotDirectoryException"""
+            ParentNotDirectoryException ConcurrentModificationException"""
         ),
     ),
     (
@@ -411,6 +411,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Tt]ransaction timeout is larger
         INVALID_TRANSACTION_TIMEOUT
         you must specify all TopicPartitions
+        Please disable these account features
         Expected e\.g\. \{"topicA"
         (?:^|null |Bad Request )\(Service: (?:Amazon )?S3[;,] Status Code: 400
         """,
@@ -488,6 +489,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         committed metadata from previous batch
         """,
     ),
+    ("gone", "machine", r"Failed to get broadcast_\d"),
     (
         "unreachable",
         "",
@@ -581,6 +583,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "",
         r"""
         (?:[Tt]his is|[Rr]eport|[Ff]ile) (?:a |this )?bug\b
+        not safe for multi-threaded access
         should (?:never|not) happen
         [Pp]lease (?:open|file|report)[^\n]{0,20} (?:issue|bug)
         """,
@@ -1116,6 +1119,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         SparkContext (?:was|has been) (?:shut ?down|stopped)
         stopped SparkContext
         because SparkContext was
+        Spark context stopped while
         [Ss]tage cancelled
         [Jj]ob \d+ cancelled
         cancelled (?:part of|because|as part)
@@ -1174,8 +1178,11 @@ _LOST: Final = _lines(
     Unable to create executor
     """
 )
-#: What Spark says of a file that another query wrote first: it knows more than who refused it.
-_WRITTEN_FIRST: Final = re.compile(r"[Mm]ultiple streaming queries are (?:concurrently )?using ")
+#: What knows more than its cause: which query wrote first, not how the storage noticed; that no
+#: credential was found, not why the last place where one was sought had none.
+_KNOWS_MORE: Final = re.compile(
+    r"[Mm]ultiple streaming queries are (?:concurrently )?using |No AWS Credentials provided by"
+)
 #: The system's reason, at the end of a line behind a path; of a socket nothing else stands there.
 _SYSTEM: Final = re.compile(
     r"(?<= \()[A-Z][a-z][\w/ -]{2,60}(?=\)$)|^Too many open files", re.MULTILINE
@@ -1333,9 +1340,9 @@ def kind_of_system(message: str) -> tuple[str, str, int] | None:
     return told[0], told[1], found.start()
 
 
-def written_first(message: str) -> bool:
-    """Whether Spark says that another query wrote a file of the log first."""
-    return bool(_WRITTEN_FIRST.search(message))
+def knows_more(message: str) -> bool:
+    """Whether a link's own words decide, whatever it was caused by."""
+    return bool(_KNOWS_MORE.search(message))
 
 
 def lost_executor(name: str, message: str) -> bool:
