@@ -241,7 +241,10 @@ def outcomes() -> set[tuple[str, str, Cause]]:
 
 
 def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
-    """What happened: by the deepest link that tells; by what many share only where none does."""
+    """What happened: by a link that knows more than its cause, else by the deepest that tells.
+
+    What many share is believed only where none does.
+    """
     outwards = range(len(chain) - 1, -1, -1)
     first = [index for index in outwards if failure_kinds.knows_more(chain[index].message)]
     for index in (*first, *outwards):
