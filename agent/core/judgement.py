@@ -70,6 +70,7 @@ REASONS: Final = (
     "hold:missing",
     "hold:learning",
     "hold:empty",
+    "hold:untold_rows",
     "hold:replayed",
     "hold:in_flight",
     "hold:late_rows",

@@ -81,6 +81,7 @@ class Run(msgspec.Struct):
     has_read: bool = False  # one of them read rows
     #: Of its batches the first alone has read rows; before that one, the same of the run before.
     first_alone: bool = False
+    untold_batches: int = 0  # in a row, to the last: each took something, and no row of it was told
     slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
     slots: int = 0  # the same in all of them, or in a local master; 0: not known
     displaced_time: float = 0.0  # when a run in another application took its place; agent's clock
@@ -446,7 +447,7 @@ class Query(msgspec.Struct):
             self.run.first_alone = False  # what broke off says nothing of how many it has
         self.run.query_id, self.run.run_id = query_id, run_id
         self.life.begin()
-        self.run.batches, self.run.has_read = 0, False
+        self.run.batches, self.run.has_read, self.run.untold_batches = 0, False, 0
         self.run.starts = []  # it may have another trigger
         self.watched.lateness.begin_run()
         self.running.nothing()
@@ -582,8 +583,8 @@ class Query(msgspec.Struct):
     def went_on(self) -> bool:
         """Whether the last batch took of a source what need not hold rows, or none that Spark told.
 
-        Offsets of deleted rows, empty files; files joined with a cached table, of which Spark 3.5
-        tells no row (SPARK-24050).
+        Offsets of deleted rows, empty files; what is joined with a cached table, or read by another
+        engine than Spark's, of which Spark 3.5 tells no row (SPARK-24050).
         """
         return any(source.admitted and not source.guessed for source in self.sources)
 

@@ -7,10 +7,12 @@ until zero" (its guide of the Kafka source).
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
+from agent.core.decide.limits import UNTOLD_BATCHES
 from agent.core.decide.size import CATCH_UP_SECONDS
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
@@ -167,6 +169,53 @@ def test_batches_that_take_long_without_a_row_get_no_larger() -> None:
         world.tell(0, TARGET_SECONDS, world.limit or 0, 10**8, world.limit)
     assert world.limit == before
     assert world.view.lag_state != "STALL"
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("fixed", [0.2, 1.0, 4.0])
+def test_rows_that_were_read_and_not_told_make_no_limit_creep_up(
+    fixed: float, noise: float
+) -> None:
+    """Each batch that happens to be short must not count: nothing would lower the limit again."""
+    world, chance = World(fixed=fixed).learn(), random.Random(1)
+    before, reasons = world.limit, []
+    assert before is not None
+    for _ in range(2 * UNTOLD_BATCHES):
+        taken = world.limit or 0
+        seconds = (fixed + taken / ROWS_PER_SECOND) * chance.lognormvariate(0.0, noise)
+        world.tell(0, seconds, taken, 10**8, taken)
+        reasons.append(world.view.limit.reason)
+    assert world.limit == before
+    assert set(reasons[: UNTOLD_BATCHES - 1]) == {"hold:empty"}
+    assert set(reasons[UNTOLD_BATCHES:]) == {"hold:untold_rows"}
+    world.tell(10_000, fixed + 10_000 / ROWS_PER_SECOND, before, 10**8, before)
+    assert world.view.limit.reason != "hold:untold_rows"
+    world.tell(0, fixed, before, 10**8, before)
+    assert world.view.limit.reason != "hold:untold_rows"
+
+
+def test_a_new_run_may_have_another_plan() -> None:
+    world = World().learn()
+    for _ in range(UNTOLD_BATCHES):
+        world.tell(0, TARGET_SECONDS, world.limit or 0, 10**8, world.limit)
+    assert world.view.limit.reason == "hold:untold_rows"
+    world.stood_still()
+    world.tell(0, TARGET_SECONDS, world.limit or 0, 10**8, world.limit)
+    assert world.view.limit.reason == "hold:empty"
+
+
+def test_a_source_without_a_limit_beside_one_that_is_at_its_own() -> None:
+    """In dry-run nothing limits the one: what a batch that reads no row could hold is not known."""
+    world = World(mode="dry-run")
+    said = {"unit": "rows", "backlog": 1000, "admitted": 500}
+    told = [
+        {**said, "source": 0, "limit": 500, "configured": 500},
+        {**said, "source": 1, "limit": None, "configured": None},
+    ]
+    for rows in (500, 500, 500, 0):
+        sources = [{"description": f"s{n}", "numInputRows": rows} for n in range(2)]
+        world.heard(world.driver.progress(2 * rows, 1.0, limits=told, sources=sources))
+    assert world.view.limit.reason == "hold:empty"
 
 
 def test_where_nothing_is_taken_it_stands_still() -> None:

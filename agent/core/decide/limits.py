@@ -49,6 +49,10 @@ MOST_DECISIONS: Final = 20
 #: Of its own part a source has this share at least beside those that leave no time: no more than a
 #: two-hundredth of a batch with two sources, and not a row a batch for ever.
 LEAST_LEFT: Final = 0.05
+#: From so many batches in a row on that took something, and of which no row was told, that is what
+#: Spark tells of this plan, as far as anybody knows. Limits that double in every second batch, as
+#: the one between was planned before, are a thousandfold by then: past any gap's largest.
+UNTOLD_BATCHES: Final = 20
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -439,14 +443,17 @@ def _go_past(query: Query, ended: Ended, controlled: list[Source], size: Size | 
     Spark plans offsets that retention has deleted (``failOnDataLoss=false``), or that hold an
     aborted transaction, as any others, up to the limit: under one that was learned of rows a query
     could be at it for hours. Twice as many take no more than twice as long as these did; and should
-    all hold rows, no longer than a wait may, nor than the deadline allows.
+    all hold rows, no longer than a wait may, nor than the deadline allows. A batch that took as
+    long as rows take may have read some of which Spark told none: it is not made larger.
     """
     seconds, curve, settings = ended.batch.seconds, query.sizing.cost.curve, ended.settings
-    if size is None or not seconds:
+    full = _full_rows(query, controlled)
+    if size is None or not seconds or math.isinf(full):
+        return
+    if seconds > (curve.fixed + curve.seconds(full)) / 2.0:
         return
     most_rows = min(curve.rows_in(CATCH_UP_SECONDS), size.deadline_rows)
     room = min(max(settings.target_seconds, 2.0 * curve.fixed) / seconds, 2.0)
-    full = _full_rows(query, controlled)
     for source in controlled:
         current, ratio = source.current, source.ratio
         # Where another limit was granted since, this batch says nothing of it.
@@ -480,7 +487,8 @@ def _reason_to_hold(
     if batch.rows is None or batch.seconds is None or not query.run.trigger:
         return "hold:missing"
     if batch.rows == 0:
-        return "hold:empty"
+        untold = query.run.untold_batches >= UNTOLD_BATCHES
+        return "hold:untold_rows" if untold else "hold:empty"
     if not controlled:
         return "hold:missing"
     if ended.replayed:

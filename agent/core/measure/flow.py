@@ -118,6 +118,8 @@ def sources(query: Query, ended: Ended) -> None:
             told = told and msgspec.structs.replace(told, backlog=None, observed_time=None)
         fresh += source.read(part, told, batch.time) or 0.0
         limited = limited or source.limited
+    untold = batch.rows == 0 and query.went_on()
+    query.run.untold_batches = query.run.untold_batches + 1 if untold else 0
     query.batch.limited = limited
     query.batch.held_back = any(source.held_back for source in present)
     query.flow.arrived_rows += fresh
