@@ -84,6 +84,7 @@ class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_location: str = ""
     master: str = ""
     deadline_seconds: float | None = None
+    trigger: str = ""
     conf: dict[str, str] = {}  # Spark's, as the query's start told it
     options: dict[str, str] = {}  # of sources and sink, where the job tells them
     others: dict[str, str] = {}  # live queries → their checkpoint locations
@@ -244,7 +245,9 @@ def _writers(facts: QueryFacts) -> list[Finding]:
 
 
 def _progress(facts: QueryFacts) -> list[Finding]:
-    if not _asynchronous(facts):
+    # In real-time mode batches run before their offsets are known anyway, and Spark 4.3 writes them
+    # so by itself where no state is kept (SPARK-58131), for every batch.
+    if not _asynchronous(facts) or "RealTime" in facts.trigger:
         return []
     return [
         _finding(

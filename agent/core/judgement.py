@@ -151,6 +151,7 @@ class Facts(msgspec.Struct, frozen=True):
     checkpoint_location: str
     conf: dict[str, str]
     deadline_seconds: float | None
+    trigger: str = ""  # empty: nobody told it
 
 
 class ExecutorsLine(msgspec.Struct, frozen=True, gc=False):

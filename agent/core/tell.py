@@ -228,6 +228,7 @@ def facts(query: Query, policy: Policy) -> Facts:
         checkpoint_location=query.run.checkpoint_location,
         conf=query.run.conf,
         deadline_seconds=query.settings(policy).deadline_seconds,
+        trigger=query.run.trigger,
     )
 
 

@@ -176,6 +176,7 @@ class Auditor:
                 checkpoint_location=facts.checkpoint_location,
                 master=facts.conf.get("spark.master", ""),
                 deadline_seconds=facts.deadline_seconds,
+                trigger=facts.trigger,
                 conf=facts.conf,
                 others=others,
             )

@@ -65,6 +65,21 @@ def test_what_each_finding_needs(changes, check):
     assert checks(**changes) == [check]
 
 
+@pytest.mark.parametrize("told", ["conf", "options"])
+@pytest.mark.parametrize(
+    ("trigger", "found"),
+    [
+        ("", ["asynchronous_progress"]),
+        ("ProcessingTimeTrigger(0)", ["asynchronous_progress"]),
+        ("RealTimeTrigger(300000)", []),
+    ],
+)
+def test_real_time_mode_is_as_exact_with_asynchronous_progress(told, trigger, found):
+    """Spark 4.3 turns it on by itself there."""
+    asked = {"asyncProgressTrackingEnabled": "true"}
+    assert checks(**{told: asked, "trigger": trigger}) == found
+
+
 def test_a_batch_id_alone_is_no_name_of_a_batch():
     """A new checkpoint counts from 0 again: its batches would be passed over."""
     [found] = audit(replace(SOUND, sink="ForeachBatchSink"))
