@@ -10,6 +10,8 @@ from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
 from agent.core.lag_groups import RENEW_SECONDS, Written, check_pattern, group_of, groups_of
 from agent.core.policy import Policy
+from agent.sources.spark_events import shape
+from spark_listener.wire import format_time
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -158,6 +160,10 @@ def test_of_two_sources_of_one_partition_the_one_behind_counts() -> None:
     [
         {"conf": {"asyncProgressTrackingEnabled": "true"}},
         {"trigger": "ContinuousTrigger(1000)"},
+        {
+            "conf": {"asyncProgressTrackingEnabled": "true"},
+            "trigger": "RealTimeTrigger(300000)",
+        },
     ],
 )
 def test_a_query_whose_progress_runs_ahead_of_its_commit_log_has_no_group(
@@ -166,6 +172,60 @@ def test_a_query_whose_progress_runs_ahead_of_its_commit_log_has_no_group(
     one, driver = fleet(), Driver()
     begun = driver.started(**started)
     send(one, driver, begun, driver.progress(9, 1.0, sources=[reading(t={"0": 7})]))
+    assert one.committed() == {}
+
+
+KAFKA_TABLE = "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@1f"
+FOREACH_BATCH = "ForeachBatchSink"
+
+
+@pytest.mark.parametrize(
+    ("sink", "stateful", "held"),
+    [
+        (KAFKA_TABLE, False, False),
+        (KAFKA_TABLE, True, True),
+        ("org.apache.spark.sql.execution.streaming.ConsoleTable$@5c", False, False),
+        ("org.apache.spark.sql.execution.datasources.noop.NoopTable$@2b", False, False),
+        ("MemorySink", False, False),
+        ("ForeachWriterTable(org.apache.spark.sql.Writer@1f)", False, False),
+        ("", False, False),
+        (FOREACH_BATCH, False, True),
+        ("FileSink[s3://lake/KafkaTable]", False, True),
+        ("DeltaSink[s3://lake/MemorySink]", False, True),
+    ],
+)
+def test_where_only_an_event_log_tells_what_may_run_ahead_has_no_group(
+    sink: str, *, stateful: bool, held: bool
+) -> None:
+    """It holds neither the query's options nor its trigger."""
+    one, driver = fleet(), Driver(application="shop")
+    name = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
+    began = {"Event": f"{name}StartedEvent", **driver.ids(), "timestamp": format_time(driver.time)}
+    operator = {"operatorName": "dedupe", "numRowsTotal": 5}
+    body = {
+        **driver.ids(),
+        "timestamp": format_time(driver.time),
+        "batchId": 0,
+        "durationMs": {"addBatch": 900, "triggerExecution": 1000},
+        "stateOperators": [operator] if stateful else [],
+        "sources": [{**reading(), "endOffset": '{"t": {"0": 7}}'}],
+        "sink": {"description": sink},
+    }
+    ended = {"Event": f"{name}ProgressEvent", "progress": body}
+    for number, line in enumerate((began, ended)):
+        event = shape(line, None)
+        assert event is not None
+        send(one, driver, {"sequence": number, **event})
+    assert one.committed() == ({KEY: {("t", "0"): 7}} if held else {})
+
+
+def test_what_a_run_told_of_its_logs_holds_for_one_that_only_its_event_log_tells_of() -> None:
+    one, driver = fleet(), Driver()
+    asked = {"asyncProgressTrackingEnabled": "true"}
+    send(one, driver, driver.started(conf=asked))
+    driver.run_id, driver.tells_trigger = "r-2", False
+    send(one, driver, driver.started(trigger="", conf={}))
+    send(one, driver, driver.progress(9, 1.0, sources=[reading(t={"0": 7})]))
     assert one.committed() == {}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -10,6 +11,13 @@ if TYPE_CHECKING:
     from agent.core.decode.kafka_offsets import Offsets, Reading
     from agent.core.fleet.state import State
     from agent.core.query import Key, Query
+
+#: The sinks for which Spark lets progress be tracked asynchronously, as progress describes them
+#: (``AsyncProgressTrackingMicroBatchExecution``, "supported sink").
+_MAY_BE_ASYNCHRONOUS: Final = re.compile(
+    r"([\w.]+[.$])?(KafkaTable|ConsoleTable|NoopTable|noop-table|(Continuous)?MemorySink"
+    r"|ForeachWriterTable)\b"
+)
 
 
 def readings(state: State) -> dict[Key, Reading]:
@@ -47,14 +55,16 @@ def committed(state: State) -> dict[Key, Offsets]:
     """By query, the next rows of Kafka to be read after the newest batch that Spark committed.
 
     Progress is told once a batch is committed; where logs are written behind, or there are no
-    batches, it says nothing of that, and the query is left out. So is one that reads a topic of
-    another cluster, or seems to, and one whose event log is not read to its end. Of a partition
-    that several sources read the one that is behind counts.
+    batches, it says nothing of that, and the query is left out, as is one that may be such for all
+    that is told of it. So is one that reads a topic of another cluster, or seems to, and one whose
+    event log is not read to its end. Of a partition that several sources read the one that is
+    behind counts.
     """
     found: dict[Key, Offsets] = {}
     told_late = state.told_late()
     for query in state.roster:
         behind = query.watched.monitor.asynchronous or query.run.continuous
+        behind |= _may_be_asynchronous(query)
         behind |= query.run.application_id in told_late
         if query.read is None or behind or state.brokers.elsewhere(query):
             continue
@@ -64,3 +74,11 @@ def committed(state: State) -> dict[Key, Offsets]:
                 lowest[place] = min(offset, lowest.get(place, offset))
         found[query.key] = {place: at for place, at in lowest.items() if at >= 0}
     return found
+
+
+def _may_be_asynchronous(query: Query) -> bool:
+    """Whether its logs may be written behind: an event log tells no options, and no trigger."""
+    if query.run.trigger or query.operators:  # with state Spark refuses it
+        return False
+    sink = query.run.sink
+    return not sink or _MAY_BE_ASYNCHRONOUS.match(sink) is not None

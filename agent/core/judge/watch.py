@@ -57,7 +57,9 @@ def begins(query: Query, query_id: str, run_id: str, time: float, policy: Policy
 
 def started(query: Query, event: StartedEvent) -> None:
     """What a start says of how checkpoints are written."""
-    query.watched.monitor.asynchronous = event.conf.get("asyncProgressTrackingEnabled") == "true"
+    if event.trigger:  # else it is an event log's, which tells no options either
+        asynchronous = event.conf.get("asyncProgressTrackingEnabled") == "true"
+        query.watched.monitor.asynchronous = asynchronous
 
 
 def rests(query: Query, time: float) -> None:
