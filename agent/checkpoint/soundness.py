@@ -20,6 +20,7 @@ from agent.checkpoint.closure import (
     expected_stores,
     state_closure,
 )
+from agent.checkpoint.crc32c import crc32c
 from agent.checkpoint.folder import same_place
 from agent.checkpoint.layout import (
     MANIFEST,
@@ -695,16 +696,22 @@ def sums_of(path: str) -> str:
 
 
 def damage(checkpoint: Checkpoint, folder: Folder, path: str) -> str | None:
-    """What is wrong with a file by its Hadoop checksums or its end; None where nothing is.
+    """What is wrong with a file by its checksums or its end; None where nothing is.
 
     A file without checksums, or one that vanished, is not damaged.
     """
-    hadoop = sums_of(path)
+    hadoop, spark = sums_of(path), f"{path}.crc"
+    companions = {file.path for file in checkpoint.layout.companions(path)}
     try:
-        if any(file.path == hadoop for file in checkpoint.layout.companions(path)):
+        if hadoop in companions:
             sums = folder.read(hadoop)
             with folder.open(path) as file:
                 if not checksums_match(file, sums):
+                    return CHANGED
+        if spark in companions and _reads_sparks_sums(checkpoint):
+            sums = folder.read(spark)
+            with folder.open(path) as file:
+                if not _matches_sparks(file, sums):
                     return CHANGED
         if path.endswith((".delta", ".snapshot", ".changelog")):
             with folder.open(path) as file:
@@ -715,6 +722,36 @@ def damage(checkpoint: Checkpoint, folder: Folder, path: str) -> str | None:
     except OSError as error:
         return error.strerror or type(error).__name__
     return None
+
+
+def _reads_sparks_sums(checkpoint: Checkpoint) -> bool:
+    """Whether Spark compares the sums that it wrote itself: 4.1 does, 4.2 in format 2 alone.
+
+    In format 1 it leaves those of 4.1 beside files that it writes anew. Seen on 4.1.1 and 4.2.0.
+    """
+    return checkpoint.state_format == 2 or _SINCE_4_2 not in checkpoint.conf
+
+
+class _Sum(msgspec.Struct):
+    """What Spark notes beside a file of its state as it writes it."""
+
+    algorithm: str
+    value: int  # as Java has it, of 32 bits signed
+    mainFileSize: int  # noqa: N815 - Spark's name
+
+
+def _matches_sparks(file: BinaryIO, sums: bytes) -> bool:
+    """Whether a file fits what Spark noted; one summed by an algorithm that is not known does."""
+    try:
+        noted = msgspec.json.decode(sums, type=_Sum)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False  # Spark fails at it, too
+    if noted.algorithm != "CRC32C":
+        return True
+    value = size = 0
+    while block := file.read(_BLOCK):
+        value, size = crc32c(block, value), size + len(block)
+    return (value, size) == (noted.value & 0xFFFFFFFF, noted.mainFileSize)
 
 
 def checksums_match(file: BinaryIO, sums: bytes) -> bool:
