@@ -320,7 +320,7 @@ def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:
 def _state_moves(checkpoint: Checkpoint, base: int, *, state_folder: bool) -> list[Move]:
     layout = checkpoint.layout
     if base < 0:
-        # No batch has ever finished, so all of it is of the unfinished one. Spark 4.2 and later
+        # No batch has ever finished, so all of it is of the unfinished one. Spark 4.1 and later
         # refuse to begin with a state folder that has anything in it, empty folders included.
         size = sum(file.size for files in layout.state.values() for file in files)
         size += sum(file.size for files in layout.shared.values() for file in files)
@@ -362,7 +362,7 @@ def _log_moves(checkpoint: Checkpoint, base: int) -> list[Move]:
 
 
 def _leftovers(checkpoint: Checkpoint) -> list[Move]:
-    """Unfinished writes in the logs: Spark 4.2 and later begin only where there are none."""
+    """Unfinished writes in the logs: Spark 4.1 and later begin only where there are none."""
     layout = checkpoint.layout
     logs = {file.path for file in (*layout.offsets.values(), *layout.commits.values())}
     found = list(layout.temporary)

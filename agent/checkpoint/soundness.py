@@ -48,7 +48,8 @@ _UNLESS_REAL_TIME: Final = ", unless it ran in real-time mode, which writes offs
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 #: Whether a start looks for a repartitioning that is not finished (Spark 4.2).
 CHECKS_REPARTITION: Final = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
-#: A setting that offsets name since Spark 4.2.
+#: A setting that offsets name since Spark 4.2, though it says "4.1.0" of itself: 4.1.4 has neither
+#: it nor the repair of snapshots.
 _SINCE_4_2: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 #: Hadoop's checksum files: magic, then the bytes per CRC32.
 _CRC_MAGIC: Final = b"crc\x00"
@@ -793,7 +794,7 @@ def _leftovers(checkpoint: Checkpoint) -> list[Finding]:
             Finding(
                 check="leftovers_at_start",
                 severity="error",
-                evidence=f"no batch was planned, yet {(in_logs or state)[0]} is there: Spark 4.2"
+                evidence=f"no batch was planned, yet {(in_logs or state)[0]} is there: Spark 4.1"
                 " and later refuse to begin (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY)",
                 remedy="weir rescue --apply moves it aside",
             )

@@ -494,6 +494,7 @@ def test_leftovers_of_a_first_batch_that_was_never_planned(weir, tmp_path):
     code, report = inspect(weir, tmp_path)
     assert code == 1
     assert errors(report) == ["leftovers_at_start"]
+    assert "Spark 4.1 and later refuse to begin" in report["findings"][0]["evidence"]
 
 
 @pytest.mark.parametrize(
