@@ -315,11 +315,14 @@ def _repartition(checkpoint: Checkpoint, batch: int) -> list[Finding]:
 
 
 def partitions_untold(checkpoint: Checkpoint, batch: int) -> bool:
-    """Whether Spark 4.2.0 cannot start on an open batch, as it looks for what it did not write."""
-    planned, before = checkpoint.offsets.get(batch), checkpoint.offsets.get(batch - 1)
-    if planned is None or before is None or not checkpoint.layout.commits:
+    """Whether Spark 4.2.0 cannot start on an open batch, as it looks for what it did not write.
+
+    It looks in the batch before, too; but where the open one tells, 4.3 planned it, and starts.
+    """
+    planned = checkpoint.offsets.get(batch)
+    if planned is None or batch - 1 not in checkpoint.offsets or not checkpoint.layout.commits:
         return False
-    return any(one.log_version == "v2" and _PARTITIONS not in one.conf for one in (planned, before))
+    return planned.log_version == "v2" and _PARTITIONS not in planned.conf
 
 
 def _needed_logs(checkpoint: Checkpoint) -> set[str]:
