@@ -20,7 +20,6 @@ from agent.checkpoint.closure import (
     expected_stores,
     state_closure,
 )
-from agent.checkpoint.crc32c import crc32c
 from agent.checkpoint.folder import same_place
 from agent.checkpoint.layout import (
     MANIFEST,
@@ -752,9 +751,11 @@ def _matches_sparks(file: BinaryIO, sums: bytes) -> bool:
         return False  # Spark fails at it, too
     if noted.algorithm != "CRC32C":
         return True
+    import google_crc32c
+
     value = size = 0
     while block := file.read(_BLOCK):
-        value, size = crc32c(block, value), size + len(block)
+        value, size = google_crc32c.extend(value, block), size + len(block)
     return (value, size) == (noted.value & 0xFFFFFFFF, noted.mainFileSize)
 
 

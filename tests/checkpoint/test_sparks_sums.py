@@ -1,4 +1,4 @@
-"""The sums that Spark itself writes beside the files of its state (4.1 and later), and CRC32C."""
+"""The sums that Spark itself writes beside the files of its state (4.1 and later)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiokafka.record.util import calc_crc32c
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agent.checkpoint.crc32c import crc32c
 from agent.checkpoint.folder import CheckpointError, LocalFolder
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.savepoint import take_savepoint
@@ -24,29 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 spark = spark_of_tests
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        # RFC 3720, B.4
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-    ],
-)
-def test_crc32c_as_its_papers_have_it(data: bytes, expected: int) -> None:
-    assert crc32c(data) == expected
-
-
-@given(length=st.integers(0, 200_000), seed=st.binary(min_size=1, max_size=50), at=st.integers(0))
-def test_crc32c_of_any_length_in_any_pieces(length: int, seed: bytes, at: int) -> None:
-    data = (seed * (length // len(seed) + 1))[:length]
-    cut = at % (length + 1)
-    assert crc32c(data) == crc32c(data[cut:], crc32c(data[:cut])) == calc_crc32c(data)
 
 
 def noted(root: Path, path: str, **instead: Any) -> None:
