@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
@@ -61,19 +61,20 @@ class Rescue(msgspec.Struct, frozen=True):
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Keeps a second rescue of the same checkpoint out; freed even if this process is killed."""
-    with ExitStack() as held:
-        with reported(str(root)):
-            folder = os.open(root, os.O_RDONLY)
-            held.callback(os.close, folder)
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(f"{root}: another rescue is at work on it") from None
-            except OSError:
-                path = root / _LOCK
-                held.callback(_unlock, path, _lock(path))
+    """Keeps a second rescue of the same checkpoint out; freed even if this process is killed.
+
+    By a file in it: of a folder on NFS, SMB or FUSE, Linux tells no other machine that it is
+    locked.
+    """
+    path = root / _LOCK
+    with reported(str(root)):
+        handle = _lock(path)
+    try:
         yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+        os.close(handle)
 
 
 def _lock(path: Path) -> int:
@@ -93,7 +94,7 @@ def _lock(path: Path) -> int:
                 return handle
         except FileNotFoundError:
             pass  # its owner was through before it was locked
-        except BlockingIOError:
+        except (BlockingIOError, PermissionError):  # the latter on SMB
             os.close(handle)
             raise CheckpointError(f"{path.parent}: another rescue is at work on it") from None
         except OSError as error:
@@ -111,12 +112,6 @@ def _lock(path: Path) -> int:
         os.close(handle)
 
 
-def _unlock(path: Path, handle: int) -> None:
-    with suppress(OSError):
-        path.unlink()
-    os.close(handle)
-
-
 def storage_time(root: Path) -> float:
     """Now, in epoch seconds, by the clock that dates the checkpoint's files: a server's, perhaps.
 
@@ -132,7 +127,7 @@ def storage_time(root: Path) -> float:
 def find_rescues(root: Path) -> list[Rescue]:
     """Rescues whose journal is in the checkpoint, oldest first. Raises CheckpointError."""
     found = []
-    for folder in _folders(root):
+    for folder in left_by_rescues(root):
         journal = _read(root, folder)
         if journal is None:
             continue  # killed before its journal was whole: nothing was moved
@@ -209,7 +204,7 @@ def undo(root: Path, rescue: Rescue, on_step: Callable[[str], None] | None = Non
 
 def sweep(root: Path) -> None:
     """Removes the folders of rescues that have nothing aside. Raises OSError."""
-    for folder in _folders(root):
+    for folder in left_by_rescues(root):
         _remove_empty(root, folder)
 
 
@@ -225,7 +220,7 @@ def _remove_empty(root: Path, folder: Path) -> None:
         sync_folder(root)
 
 
-def _folders(root: Path) -> list[Path]:
+def left_by_rescues(root: Path) -> list[Path]:
     """The folders of rescues, oldest first. Raises CheckpointError where one is none."""
     found = sorted(root.glob(_PREFIX + "*"))
     for folder in found:

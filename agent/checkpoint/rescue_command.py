@@ -45,14 +45,24 @@ def rescue(address: str, options: RescueOptions) -> int:
     root = _local(address)
     if options.apply and options.undo:
         raise CheckpointError("--apply and --undo exclude each other")
-    if not (options.apply or options.undo):
-        return _rescue(root, address, options)
-
-    with journal.locked(root):
-        return _undo(root, address, options) if options.undo else _rescue(root, address, options)
+    return _undo(root, address, options) if options.undo else _rescue(root, address, options)
 
 
 def _rescue(root: Path, address: str, options: RescueOptions) -> int:
+    _, report = _planned(root, address, options)
+    if options.apply and report.plan.moves and not report.plan.refusals:
+        # The lock is a file, and where nothing is to be done nothing is touched. Another may have
+        # been at work until it was held: what it left is looked at anew.
+        with journal.locked(root):
+            report = _applied(root, *_planned(root, address, options), options)
+    if options.as_json:
+        print_json(report)
+    else:
+        show_rescue(output(), report)
+    return 1 if report.plan.refusals else 0
+
+
+def _planned(root: Path, address: str, options: RescueOptions) -> tuple[Checkpoint, RescueReport]:
     folder = open_folder(address)
     with counting(quiet=options.quiet) as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
@@ -75,9 +85,6 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         now=time.time(),
         unchanged_seconds=options.unchanged_seconds,
     )
-    if options.apply and plan.moves and not plan.refusals:
-        refusals = _held_by_its_own_clock(root, checkpoint, options)
-        plan = msgspec.structs.replace(plan, refusals=refusals)
     deadline = options.deadline_seconds
     if deadline is None and watched is not None:
         deadline = watched.deadline_seconds
@@ -88,27 +95,50 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         deadline_seconds=deadline,
         watched=watched,
     )
-    moved_to = None
-    if options.apply and plan.moves and not plan.refusals:
-        with reported(str(root)):
-            journal.sweep(root)
-            unfinished = [
-                found for found in journal.find_rescues(root) if found.waiting and found.moved
-            ]
-        if unfinished and unfinished[-1].waiting == plan.moves:
-            journal.resume(root, unfinished[-1])
-            moved_to = unfinished[-1].folder
-        else:
-            moved_to = journal.apply_plan(root, plan, now=time.time())
-    report = RescueReport(plan=plan, applied=moved_to is not None, moved_to=moved_to, limits=limits)
-    if options.as_json:
-        print_json(report)
+    return checkpoint, RescueReport(plan=plan, applied=False, moved_to=None, limits=limits)
+
+
+def _applied(
+    root: Path, checkpoint: Checkpoint, report: RescueReport, options: RescueOptions
+) -> RescueReport:
+    """What was planned, made; only while the checkpoint is locked."""
+    plan = report.plan
+    if plan.moves and not plan.refusals:
+        refusals = _held_by_its_own_clock(root, checkpoint, options)
+        plan = msgspec.structs.replace(plan, refusals=refusals)
+    if not plan.moves or plan.refusals:
+        return msgspec.structs.replace(report, plan=plan)
+    with reported(str(root)):
+        journal.sweep(root)
+        unfinished = [
+            found for found in journal.find_rescues(root) if found.waiting and found.moved
+        ]
+    if unfinished and unfinished[-1].waiting == plan.moves:
+        journal.resume(root, unfinished[-1])
+        moved_to = unfinished[-1].folder
     else:
-        show_rescue(output(), report)
-    return 1 if plan.refusals else 0
+        moved_to = journal.apply_plan(root, plan, now=time.time())
+    return msgspec.structs.replace(report, plan=plan, applied=True, moved_to=moved_to)
 
 
 def _undo(root: Path, address: str, options: RescueOptions) -> int:
+    folder = open_folder(address)
+    with counting(quiet=options.quiet) as count, reported(address):
+        name = read_checkpoint(folder, count).name
+        left = journal.left_by_rescues(root)
+    report = UndoReport(checkpoint=name, undone=False, moved_from=None, moved=[], refusals=[])
+    if left:
+        with journal.locked(root):
+            report = _undone(root, address, options)
+    if options.as_json:
+        print_json(report)
+    else:
+        show_undo(output(), report)
+    return 1 if report.refusals else 0
+
+
+def _undone(root: Path, address: str, options: RescueOptions) -> UndoReport:
+    """The newest rescue, taken back where it can be; only while the checkpoint is locked."""
     folder = open_folder(address)
     with counting(quiet=options.quiet) as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
@@ -122,18 +152,13 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
     undone = newest is not None and not refusals
     if newest is not None and undone:
         journal.undo(root, newest)
-    report = UndoReport(
+    return UndoReport(
         checkpoint=checkpoint.name,
         undone=undone,
         moved_from=None if newest is None else newest.folder,
         moved=[move.path for move in newest.moved] if newest is not None and undone else [],
         refusals=refusals,
     )
-    if options.as_json:
-        print_json(report)
-    else:
-        show_undo(output(), report)
-    return 1 if refusals else 0
 
 
 def _against_undo(

@@ -280,7 +280,7 @@ def test_read_only(weir, tmp_path):
             "rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0"
         )
         assert code == 2
-        assert "Permission denied; nothing was moved" in err
+        assert ".weir-lock: Permission denied" in err
         code, _, err = weir("savepoint", root, folder / "to")
         assert code == 2
         assert "Permission denied" in err

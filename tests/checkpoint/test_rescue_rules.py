@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -940,12 +941,27 @@ def test_two_rescues_at_once(tmp_path):
 
 
 def as_nfs(flock):
-    """It makes these locks of fcntl's, which want a handle that may be written to."""
+    """Of a folder no other machine hears; of a file, whose handle may be written to, it does."""
 
     def lock(handle, how):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            return
         if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
             raise OSError(errno.EBADF, "Bad file descriptor")
         flock(handle, how)
+
+    return lock
+
+
+def as_smb(flock):
+    """Its locks are mandatory ones of bytes, and what is held is closed."""
+    nfs = as_nfs(flock)
+
+    def lock(handle, how):
+        try:
+            nfs(handle, how)
+        except BlockingIOError:
+            raise PermissionError(errno.EACCES, "Permission denied") from None
 
     return lock
 
@@ -956,18 +972,46 @@ def without_locks(*_):
 
 @pytest.mark.parametrize(
     ("flock", "said"),
-    [(as_nfs(fcntl.flock), "another rescue is at work"), (without_locks, "remove it if none is")],
+    [
+        (as_nfs(fcntl.flock), "another rescue is at work"),
+        (as_smb(fcntl.flock), "another rescue is at work"),
+        (without_locks, "remove it if none is"),
+    ],
 )
 def test_two_rescues_at_once_on_network_file_systems(tmp_path, monkeypatch, flock, said):
     root = checkpoint(tmp_path)
     before = tree(root)
     monkeypatch.setattr(fcntl, "flock", flock)
     with journal.locked(root), pytest.raises(CheckpointError, match=said):
-        rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0))
+        rescue_quietly(root, apply=True, **UPSERT)
     assert tree(root) == before
     assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    with journal.locked(root), pytest.raises(CheckpointError, match=said):
+        rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0))
     assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
     assert tree(root) == before
+
+
+def test_what_another_rescue_does_until_the_lock_is_held_is_seen(tmp_path, monkeypatch):
+    """One that was killed half-way is undone meanwhile: what is left of its moves is no plan."""
+    root, locked = checkpoint(tmp_path), journal.locked
+    before = tree(root)
+
+    def stop(step):
+        if step == "move sources/0/.3.crc":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        journal.apply_plan(root, plan(root), now=1e9, on_step=stop)
+
+    def lock_late(folder):
+        journal.undo(root, journal.find_rescues(root)[-1])
+        assert tree(root) == before
+        return locked(folder)
+
+    monkeypatch.setattr(journal, "locked", lock_late)
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    assert not (root / "offsets/3").exists()
 
 
 def test_a_rescue_that_was_killed_keeps_no_other_out_where_there_are_locks(tmp_path, monkeypatch):
