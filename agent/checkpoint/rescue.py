@@ -48,14 +48,16 @@ GROUPS: Final[tuple[Group, ...]] = ("state", "offsets", "source")
 UNCHANGED_SECONDS: Final = 60.0
 BY_BATCH_ID: Final = (
     "A sink that passes over batch ids it has (Delta, Iceberg, Hudi's streaming sink whatever its"
-    " operation, LakeSoul, Elasticsearch, OpenSearch, Snowflake's up to 2.15, Spark's file sink,"
-    " foreachBatch with txnVersion or a check of its own) drops all of the new batch where it has"
+    " operation, LakeSoul, Elasticsearch, OpenSearch, Snowflake's up to 2.15, Databricks' of"
+    " Azure Synapse, Spark's file sink, foreachBatch with txnVersion or a check of its own)"
+    " drops all of the new batch where it has"
     " the old one, and rows are lost: look there first (Delta: DESCRIBE HISTORY names queryId and"
     " epochId; Iceberg: so do the summaries in TABLE.snapshots, as spark.sql.streaming.queryId and"
     " epochId; Hudi: the metadata of its newest commit names the batch as"
     " _hudi_streaming_sink_checkpoint; Elasticsearch and OpenSearch: sinks/ in the checkpoint,"
     " unless sink.log.path names another folder; Snowflake: COPY_HISTORY of the table names its"
-    " files BATCH/PARTITION)"
+    " files BATCH/PARTITION; Synapse: its table databricks_streaming_checkpoint_QUERYID"
+    " has batch_id)"
 )
 
 

@@ -41,13 +41,16 @@ _KEEPS_NOTHING = re.compile(
 )
 _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z")
 #: Sinks that pass over the batch ids they have, whatever their operation: Delta, Hudi, LakeSoul,
-#: Elasticsearch's and OpenSearch's, told by class and address; Snowflake's of its connectors up to
-#: 2.15, whose files are called BATCH/PARTITION, and the pipe, which a restart after a kill finds as
-#: it was, passes over names that it has loaded (``SnowflakeSink.addBatch``, ``verifyPipe``); and
-#: Iceberg, whose table describes itself by its name or place alone.
+#: Elasticsearch's and OpenSearch's, told by class and address; Databricks' of Azure Synapse, which
+#: keeps them in a table (https://docs.databricks.com/archive/azure/stream-synapse.html);
+#: Snowflake's of its connectors up to 2.15, whose files are called BATCH/PARTITION, and the pipe,
+#: which a restart after a kill finds as it was, passes over names that it has loaded
+#: (``SnowflakeSink.addBatch``, ``verifyPipe``); and Iceberg, whose table describes itself by its
+#: name or place alone.
 _BY_BATCH_ID = re.compile(
     r"(DeltaSink|HoodieStreamingSink|LakeSoulSink)\[.*\]"
     r"|org\.(elasticsearch|opensearch)\.[\w.]+SparkSqlStreamingSink(@[0-9a-f]+)?"
+    r"|com\.databricks\.spark\.sqldw\.[\w.$]+(@[0-9a-f]+)?"
     r"|net\.snowflake\.spark\.snowflake\.(streaming\.)?SnowflakeSink(@[0-9a-f]+)?"
     r"|[^\s@$=()\[\]{}]+[./][^\s@$=()\[\]{}]+"
 )

@@ -19,6 +19,7 @@ BY_ID = (
     "org.opensearch.spark.sql.streaming.OpenSearchSparkSqlStreamingSink@5f8edcc5",
     "net.snowflake.spark.snowflake.streaming.SnowflakeSink@1a2b3c4d",
     "net.snowflake.spark.snowflake.streaming.SnowflakeSink",
+    "com.databricks.spark.sqldw.SqlDWStreamingSink@1a2b3c4d",
     "lake.sales.orders",  # Iceberg's table, by its name
     "s3://lake/sales/orders",  # and by its place
 )
@@ -45,7 +46,7 @@ def watched(monkeypatch, sink):
 
 
 @pytest.mark.parametrize(
-    "name", ["Delta", "Iceberg", "Hudi", "Elasticsearch", "OpenSearch", "Snowflake"]
+    "name", ["Delta", "Iceberg", "Hudi", "Elasticsearch", "OpenSearch", "Snowflake", "Synapse"]
 )
 def test_every_table_format_that_passes_over_batch_ids_is_named_with_where_to_look(tmp_path, name):
     """Hudi's default operation is upsert by key, and it keeps ids all the same."""
