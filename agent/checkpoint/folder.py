@@ -307,7 +307,12 @@ def local_path(address: str) -> Path | None:
         match = _LOCAL.fullmatch(address)
         return None if match is None else Path(match[1])
     other = "://" in address or _OTHER.match(address)
-    return None if other else Path(address).expanduser()
+    if other:
+        return None
+    try:
+        return Path(address).expanduser()
+    except RuntimeError:  # nobody is called so: a folder may be
+        return Path(address)
 
 
 def same_place(one: str, other: str) -> bool:

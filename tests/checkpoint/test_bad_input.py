@@ -268,6 +268,13 @@ def as_somebody_who_may_not_write(folder):
             path.chmod(modes[path])
 
 
+def test_a_home_of_nobody(weir, tmp_path):
+    for command in commands("~nobody-is-called-so/ck", tmp_path / "to"):
+        code, _, err = weir(*command)
+        assert code == 2
+        assert "~nobody-is-called-so/ck: there is no such folder" in err
+
+
 def test_read_only(weir, tmp_path):
     warm_up(weir, tmp_path / "warm")
     folder = tmp_path / "read-only"

@@ -343,6 +343,8 @@ def test_a_query_without_such_addresses_starts_anywhere(tmp_path):
         ("hdfs:/ck", "hdfs:///ck/", True),
         ("hdfs:/ck", "/ck", False),
         ("hdfs:/ck", "hdfs://ck", False),
+        ("~nobody-is-called-so/ck", "./~nobody-is-called-so/ck", True),
+        ("~nobody-is-called-so/ck", "/ck", False),
     ],
 )
 def test_addresses_of_one_folder(one, other, same):
