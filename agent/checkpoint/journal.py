@@ -7,8 +7,6 @@ made is seen from where the file is, so nothing needs writing in between.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import shutil
 import tempfile
@@ -19,12 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.checkpoint.folder import CheckpointError, refuse_later_form, reported
+from agent.checkpoint.folder import CheckpointError, refuse_later_form
+from agent.checkpoint.lock import locked_by
 from agent.checkpoint.rescue import GROUPS, Move, Plan
 from agent.files import read_regular, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 _PREFIX: Final = ".weir-rescue-"
@@ -59,57 +59,9 @@ class Rescue(msgspec.Struct, frozen=True):
     conflicts: list[str]  # in both places, or in neither
 
 
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Keeps a second rescue of the same checkpoint out; freed even if this process is killed.
-
-    By a file in it: of a folder on NFS, SMB or FUSE, Linux tells no other machine that it is
-    locked.
-    """
-    path = root / _LOCK
-    with reported(str(root)):
-        handle = _lock(path)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            path.unlink()
-        os.close(handle)
-
-
-def _lock(path: Path) -> int:
-    """A lock file's handle, once it is locked: NFS locks only what is open for writing."""
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-    while True:
-        try:
-            handle, made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666), True
-        except FileExistsError:
-            try:
-                handle, made = os.open(path, flags), False
-            except FileNotFoundError:
-                continue  # its owner is through
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), path.lstat()):
-                return handle
-        except FileNotFoundError:
-            pass  # its owner was through before it was locked
-        except (BlockingIOError, PermissionError):  # the latter on SMB
-            os.close(handle)
-            raise CheckpointError(f"{path.parent}: another rescue is at work on it") from None
-        except OSError as error:
-            if error.errno == errno.ESTALE:  # on a network file system, the same
-                os.close(handle)
-                continue
-            # Some network file systems have no locks: there the file itself is one.
-            if made:
-                return handle
-            os.close(handle)
-            raise CheckpointError(
-                f"{path}: there already, and this file system has no locks to tell whether a"
-                " rescue is at work; remove it if none is"
-            ) from None
-        os.close(handle)
+def locked(root: Path) -> AbstractContextManager[None]:
+    """Keeps a second rescue of the same checkpoint out. Raises CheckpointError."""
+    return locked_by(root / _LOCK, str(root), "rescue")
 
 
 def storage_time(root: Path) -> float:

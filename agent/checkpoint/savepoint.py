@@ -9,11 +9,11 @@ begins again at the newer commit. It takes its name only when it is whole, verif
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
 import shutil
+import stat
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import partial
@@ -38,6 +38,7 @@ from agent.checkpoint.layout import (
     log_offset,
     read_checkpoint,
 )
+from agent.checkpoint.lock import locked_by
 from agent.checkpoint.soundness import CHANGED, checksums_match, damage, judge, sums_of
 from agent.files import read_regular, sync_folder
 
@@ -360,43 +361,20 @@ def _workspace(destination: Path) -> Iterator[Path]:
         destination.parent.mkdir(parents=True, exist_ok=True)
         for folder in above:
             sync_folder(folder.parent)
-        made = _make(work)
-        try:
-            handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError as error:
-            raise CheckpointError(f"{work}: not a folder of weir savepoint's: {error}") from None
-    try:
-        if not made and os.fstat(handle).st_uid != os.geteuid():
+    lock = destination.parent / f".weir-lock-{destination.name}"
+    with locked_by(lock, str(destination), "savepoint"):
+        with reported(str(destination)):
+            work.mkdir(exist_ok=True)
+            status = work.lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise CheckpointError(f"{work}: not a folder of weir savepoint's")
+        if status.st_uid != os.geteuid():
             raise CheckpointError(f"{work}: another user's; it would be emptied")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"{destination}: another savepoint is being taken to it"
-            ) from None
-        except OSError:
-            # Some network file systems have no locks: there the folder itself is one.
-            if not made:
-                raise CheckpointError(
-                    f"{work}: there already, and this file system has no locks to tell whether a"
-                    " savepoint is being taken there; remove it if none is"
-                ) from None
         try:
             yield work
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
-    finally:
-        os.close(handle)
-
-
-def _make(folder: Path) -> bool:
-    """Whether the folder was not there."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    return True
 
 
 def _empty(work: Path) -> None:

@@ -1,9 +1,11 @@
 """A savepoint is whole or not there, whatever the query or the machine does meanwhile."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
+import stat
 from itertools import count, permutations
 from pathlib import Path
 
@@ -82,18 +84,41 @@ def test_without_locks_what_is_being_taken_is_let_be(tmp_path, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("agent.checkpoint.savepoint.fcntl.flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     root, to = checkpoint(tmp_path / "ck"), tmp_path / "sp"
-    work = tmp_path / ".weir-savepoint-sp"
+    work, lock = tmp_path / ".weir-savepoint-sp", tmp_path / ".weir-lock-sp"
     write(work, "metadata", "another's")
+    lock.touch()
     before = tree(tmp_path)
     with pytest.raises(CheckpointError, match="remove it if none is"):
         take(root, to)
     assert tree(tmp_path) == before
-    shutil.rmtree(work)
+    lock.unlink()
     take(root, to)
     assert restart_of(to).batch_id == 3
     assert not work.exists()
+    assert not lock.exists()
+
+
+def test_what_another_machine_is_taking_is_let_be(tmp_path, monkeypatch):
+    """Of a folder that is locked on NFS no other machine hears."""
+    flock = fcntl.flock
+
+    def nfs(handle, how):
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", nfs)
+    root, to = checkpoint(tmp_path / "ck"), tmp_path / "sp"
+
+    def another(step):
+        if step == "manifest":
+            with pytest.raises(CheckpointError, match="another savepoint"):
+                take(root, to)
+
+    manifest = take(root, to, another)
+    assert {*tree(to)} == {MANIFEST, *(file.path for file in manifest.files)}
+    assert {path.name for path in tmp_path.iterdir()} == {"ck", "sp"}
 
 
 def test_a_query_that_moves_on_gives_a_newer_savepoint(tmp_path):
