@@ -7,8 +7,10 @@ made is seen from where the file is, so nothing needs writing in between.
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import contextmanager, suppress
@@ -155,9 +157,26 @@ def undo(root: Path, rescue: Rescue, on_step: Callable[[str], None] | None = Non
 
 
 def sweep(root: Path) -> None:
-    """Removes the folders of rescues that have nothing aside. Raises OSError."""
+    """Removes copies of unfinished moves, and folders that have nothing aside. Raises OSError."""
     for folder in left_by_rescues(root):
+        _remove_copies(root, folder)
         _remove_empty(root, folder)
+
+
+def _remove_copies(root: Path, folder: Path) -> None:
+    """Removes aside what is in place byte by byte: a mount of a store moves by copy and delete."""
+    journal = _read(root, folder)
+    for move in journal.moves if journal else []:
+        here, aside = root / move.path, folder / _FILES / move.path
+        if _is_regular(here) and _is_regular(aside) and filecmp.cmp(here, aside, shallow=False):
+            aside.unlink()
+
+
+def _is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _remove_empty(root: Path, folder: Path) -> None:

@@ -174,14 +174,24 @@ def _against_undo(
     offsets_back = any(
         move.group == "offsets" and move not in newest.moved for move in newest.journal.moves
     )
-    if newest.conflicts or (gone_on > newest.journal.base_batch and not offsets_back):
-        batch = f"batch {gone_on} is planned" if not newest.conflicts else newest.conflicts[0]
+    if gone_on > newest.journal.base_batch and (newest.conflicts or not offsets_back):
+        batch = newest.conflicts[0] if newest.conflicts else f"batch {gone_on} is planned"
         refusals.append(
             Finding(
                 check="rescue_gone_on",
                 severity="error",
                 evidence=f"the query has gone on since {newest.folder}: {batch}",
                 remedy="it cannot be undone any more; its files may be removed",
+            )
+        )
+    elif newest.conflicts:
+        refusals.append(
+            Finding(
+                check="rescue_gone_on",
+                severity="error",
+                evidence=f"{newest.conflicts[0]} is in place and in {newest.folder}/files, or in"
+                " neither",
+                remedy="leave it in one of them, the one that is whole, and run --undo again",
             )
         )
     return refusals

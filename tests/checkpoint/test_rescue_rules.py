@@ -1014,6 +1014,39 @@ def test_what_another_rescue_does_until_the_lock_is_held_is_seen(tmp_path, monke
     assert not (root / "offsets/3").exists()
 
 
+@pytest.mark.parametrize("path", ["state/0/1/4.delta", "offsets/3", "sources/0/3"])
+def test_a_move_that_was_killed_between_copy_and_delete_is_none(tmp_path, path):
+    """A mount of a store moves so; the file is in both places, and the query has not gone on."""
+    for undo in (True, False):
+        root = checkpoint(tmp_path / str(undo))
+        before = tree(root)
+
+        def stop(step, root=root):
+            if step == f"move {path}":
+                shutil.copy2(root / path, next(root.glob(".weir-rescue-*")) / "files" / path)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            journal.apply_plan(root, plan(root), now=1e9, on_step=stop)
+        if undo:
+            assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
+            assert tree(root) == before
+        else:
+            assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+            [found] = journal.find_rescues(root)
+            assert (found.waiting, found.conflicts) == ([], [])
+
+
+def test_what_is_in_neither_place_is_no_query_that_has_gone_on(tmp_path, capsys):
+    root = checkpoint(tmp_path)
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    next(root.glob(".weir-rescue-*/files/sources/0/3")).unlink()
+    assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "gone on" not in said
+    assert "sources/0/3 is in place and in" in said
+
+
 def test_a_rescue_that_was_killed_keeps_no_other_out_where_there_are_locks(tmp_path, monkeypatch):
     root = checkpoint(tmp_path)
 
