@@ -229,7 +229,9 @@ class Actuator:
             handle = limits.handle_of(
                 configured, item.class_name, all_at_once=all_at_once, release=release
             )
-            options = couplings.options_of(item.source, item.class_name, self._query.trigger)
+            options = couplings.options_of(
+                item.source, item.class_name, self._query.trigger, release
+            )
             unsafe = ""
             if handle.control == "live" and not self._allowed:
                 handle = replace(handle, control="advice", note=WATCH_ONLY)

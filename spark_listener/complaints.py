@@ -126,3 +126,11 @@ def first_words(error: BaseException) -> str:
     if rest and first.startswith("An error occurred while calling"):
         first = f"{first} {rest[0].strip()}"
     return redact(first[:LONGEST_TEXT])
+
+
+def no_answer(error: Exception) -> bool:
+    """Whether py4j got no answer from the JVM; an error that the JVM tells comes with a trace."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    bare = type(error) is Py4JError and "Trace:" not in str(error)
+    return bare or isinstance(error, (Py4JNetworkError, OSError))

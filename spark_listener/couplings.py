@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_listener.complaints import no_answer
 from spark_listener.iceberg import field_of, from_milliseconds
 from spark_listener.sources import FileOptions, Options, TableOptions, known
 
 if TYPE_CHECKING:
     from spark_listener.limits import Limit
 
+#: The release of Iceberg that brought the option to plan ahead.
+_PLANS_AHEAD_FROM: Final = (1, 11)
 _WAY_OUT: Final = "; weir agent --give-limits all steers it"
 
 
@@ -36,35 +39,47 @@ def reads_newest_first(source_class: str, options: Options | None) -> bool:
     return not isinstance(options, FileOptions) or options.latest_first
 
 
-def options_of(source: Any, source_class: str, trigger: str) -> Options | None:
-    """What of a JVM source's options couples to its limit; None where nothing does, or is told."""
+def options_of(
+    source: Any, source_class: str, trigger: str, release: tuple[int, int] | None
+) -> Options | None:
+    """What of a JVM source's options couples to its limit; None where nothing does, or is told.
+
+    ``release``: the source's own, None where unknown. Raises what py4j raises where the JVM did
+    not answer, of which the options tell nothing: to be asked again.
+    """
     one = known(source_class)
     if one.files:
         return file_options(source)
-    return table_options(source, trigger) if one.table == "iceberg" else None
+    return table_options(source, trigger, release) if one.table == "iceberg" else None
 
 
-def table_options(source: Any, trigger: str) -> TableOptions:
-    """A JVM ``SparkMicroBatchStream``'s options; one that its release does not show is not set."""
-    return TableOptions(
-        plans_ahead=_plans_ahead(source),  # there is no such option before Iceberg 1.11
-        available_now="AvailableNow" in trigger,
-        from_a_time=_reads_from_a_time(source),
-    )
+def table_options(
+    source: Any, trigger: str, release: tuple[int, int] | None
+) -> TableOptions | None:
+    """A JVM ``SparkMicroBatchStream``'s options; None where this Iceberg does not show them.
 
-
-def _plans_ahead(source: Any) -> bool:
+    Raises as ``options_of`` does.
+    """
     try:
-        return bool(field_of(source, "readConf").asyncMicroBatchPlanningEnabled())
-    except Exception:
-        return False
+        return TableOptions(
+            plans_ahead=_plans_ahead(source, release),
+            available_now="AvailableNow" in trigger,
+            from_a_time=from_milliseconds(source) is not None,
+        )
+    except Exception as error:
+        if no_answer(error):
+            raise
+        return None
 
 
-def _reads_from_a_time(source: Any) -> bool:
+def _plans_ahead(source: Any, release: tuple[int, int] | None) -> bool:
     try:
-        return from_milliseconds(source) is not None
-    except Exception:
-        return False
+        conf = field_of(source, "readConf")
+    except LookupError:
+        if release is None or release >= _PLANS_AHEAD_FROM:
+            raise
+        return False  # there is no such option, and no such field
+    return bool(conf.asyncMicroBatchPlanningEnabled())
 
 
 def file_options(source: Any) -> FileOptions | None:
@@ -74,5 +89,7 @@ def file_options(source: Any) -> FileOptions | None:
         return FileOptions(
             latest_first=bool(options.latestFirst()), file_name_only=bool(options.fileNameOnly())
         )
-    except Exception:
+    except Exception as error:
+        if no_answer(error):
+            raise
         return None

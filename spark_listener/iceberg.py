@@ -182,10 +182,27 @@ def from_milliseconds(source: Any) -> int | None:
 
 
 def field_of(source: Any, name: str) -> Any:
-    """The value of a JVM object's own field, private or not; may raise what py4j raises."""
-    found = source.getClass().getDeclaredField(name)
-    found.setAccessible(True)
-    return found.get(source)
+    """The value of a JVM object's field, private or not, its own or of a class above its own.
+
+    Raises LookupError where there is none of that name; may raise what py4j raises.
+    """
+    declares = source.getClass()
+    while declares is not None:
+        found = _declared(declares, name)
+        if found is not None:
+            found.setAccessible(True)
+            return found.get(source)
+        declares = declares.getSuperclass()
+    raise LookupError(f"no field {name}")
+
+
+def _declared(java_class: Any, name: str) -> Any:
+    try:
+        return java_class.getDeclaredField(name)
+    except Exception as error:
+        if "NoSuchFieldException" not in str(error):
+            raise
+        return None
 
 
 class IcebergTable:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener import backlog
 from spark_listener.actuator import DETACHED, WATCH_ONLY, Actuator, SourceControl, without_agent
 from spark_listener.cluster import Cluster
+from spark_listener.complaints import no_answer
 from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FilePrograms, FileSource, FileWatcher
 from spark_listener.iceberg import IcebergTable
@@ -683,7 +684,7 @@ class Observer:
                 return None
             exception, error_class = query.failure(self._gateway.jvm)
         except Exception as error:
-            if not _unanswered(error):  # else the JVM is gone as well
+            if not no_answer(error):  # else the JVM is gone as well
                 self._complaints.error("how a query ended", error)
             return None
         return Captured(
@@ -989,7 +990,7 @@ class Observer:
                 queries.append(self._pulse(run))
             except Exception as error:
                 self._complaints.error("a query's heartbeat", error)
-                if _unanswered(error):
+                if no_answer(error):
                     unanswered += 1
                 else:  # this Spark hides what we ask for: the query lives all the same
                     queries.append(_bare_pulse(run.query))
@@ -1043,7 +1044,7 @@ class Observer:
         except Exception as error:
             if not self._spark_stopped():
                 self._complaints.error("the JVM's counters", error)
-            return int(_unanswered(error))
+            return int(no_answer(error))
         return 0
 
     def _tell_plans(self) -> None:
@@ -1178,14 +1179,6 @@ def _bare_pulse(query: Query) -> dict[str, Any]:
         "batchId": None,
         "running_seconds": None,
     }
-
-
-def _unanswered(error: Exception) -> bool:
-    """Whether py4j got no answer from the JVM; an error that the JVM tells comes with a trace."""
-    from py4j.protocol import Py4JError, Py4JNetworkError
-
-    bare = type(error) is Py4JError and "Trace:" not in str(error)
-    return bare or isinstance(error, (Py4JNetworkError, OSError))
 
 
 def _planning_lock(query: Query) -> Any:

@@ -106,11 +106,13 @@ def _of_kafka(kinds: frozenset[str], _options: Options | None) -> str:
 
 
 def _of_iceberg(kinds: frozenset[str], table: Options | None) -> str:
-    if isinstance(table, TableOptions) and table.from_a_time:
+    if not isinstance(table, TableOptions):
+        return UNREADABLE
+    if table.from_a_time:
         # At such a start the stream's place is forgotten, whatever the checkpoint says
         # (apache/iceberg#10156); whether the next start names a later time, nobody knows.
         return PASSED_OVER
-    ends_early = isinstance(table, TableOptions) and table.plans_ahead and table.available_now
+    ends_early = table.plans_ahead and table.available_now
     # With a limit of the job's own the run ends so, too.
     return PLANNED_AHEAD if ends_early and kinds == {"all"} else _minimum(kinds, table)
 

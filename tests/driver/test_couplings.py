@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from spark_listener import sources
 from spark_listener.couplings import file_options, options_of, reads_newest_first, why_unsafe
@@ -54,9 +55,8 @@ FILES_AND_MINIMUM = Limit("composite", parts=(Limit("files", 1000), MINIMUM))
         (ALL, ICEBERG, TableOptions(plans_ahead=False, available_now=True), ""),
         (ALL, ICEBERG, FROM_A_TIME, sources.PASSED_OVER),
         (Limit("files", 5), ICEBERG, FROM_A_TIME, sources.PASSED_OVER),  # ours leaves more
-        (ALL, ICEBERG, None, ""),
-        (Limit("rows", 5), ICEBERG, None, ""),
-        (Limit("files", 5), ICEBERG, None, ""),
+        (ALL, ICEBERG, None, sources.UNREADABLE),
+        (Limit("files", 5), ICEBERG, None, sources.UNREADABLE),
         (Limit("files", 1000), "x.DeltaSource", None, ""),
     ],
 )
@@ -90,7 +90,7 @@ def test_the_option_that_reads_what_came_later_before(
 def test_of_iceberg_the_files_are_steered_where_both_are_limited() -> None:
     both = Limit("composite", parts=(Limit("files", 5), Limit("rows", 9)))
     assert handle_of(both, ICEBERG, release=(1, 10)).unit == "files"
-    assert why_unsafe(both, ICEBERG, None) == ""
+    assert why_unsafe(both, ICEBERG, TableOptions(plans_ahead=False, available_now=False)) == ""
 
 
 class Hidden:
@@ -105,16 +105,23 @@ def test_options_that_cannot_be_read_are_unknown() -> None:
 
 
 class Stream:
-    """Iceberg's, with the fields that its release has."""
+    """Iceberg's, with the fields that its release has, some of them of a class above."""
 
-    def __init__(self, **fields: Any) -> None:
-        self.fields = fields
+    def __init__(self, above: Stream | None = None, **fields: Any) -> None:
+        self.above, self.fields = above, fields
+
+    def getSuperclass(self) -> Stream | None:
+        return self.above
 
     def getClass(self) -> Any:
         return self
 
     def getDeclaredField(self, name: str) -> Any:
+        if name not in self.fields:
+            raise RuntimeError(f"NoSuchFieldException: {name}")
         value = self.fields[name]
+        if isinstance(value, Exception):
+            raise value
 
         class Field:
             def setAccessible(self, _: bool) -> None:
@@ -133,20 +140,53 @@ class Ahead:
         return True
 
 
+NO_TIME = {"fromTimestamp": -(2**63)}
+LATER = {"fromTimestamp": 1_795_000_000_000}
+
+
 @pytest.mark.parametrize(
-    ("fields", "plans_ahead", "from_a_time"),
+    ("release", "stream", "plans_ahead", "from_a_time"),
     [
-        ({}, False, False),  # not shown: as if not set
-        ({"fromTimestamp": -(2**63)}, False, False),  # the default
-        ({"fromTimestamp": 1_795_000_000_000}, False, True),  # 1.10: no readConf
-        ({"fromTimestamp": 0, "readConf": Ahead()}, True, True),
-        ({"fromTimestamp": -(2**63), "readConf": Ahead()}, True, False),
-        ({"readConf": Ahead()}, True, False),
+        ((1, 10), Stream(**NO_TIME), False, False),  # no readConf
+        ((1, 10), Stream(**LATER), False, True),
+        ((1, 11), Stream(**LATER, readConf=Ahead()), True, True),
+        ((1, 11), Stream(**NO_TIME, readConf=Ahead()), True, False),
+        ((1, 12), Stream(Stream(Stream(), readConf=Ahead()), **LATER), True, True),
+        ((1, 12), Stream(Stream(**NO_TIME, readConf=Ahead())), True, False),
     ],
 )
 def test_the_options_of_an_iceberg_stream_are_read_each_for_itself(
-    fields: dict[str, Any], plans_ahead: bool, from_a_time: bool
+    release: tuple[int, int], stream: Stream, plans_ahead: bool, from_a_time: bool
 ) -> None:
-    assert options_of(Stream(**fields), ICEBERG, "AvailableNow") == TableOptions(
+    assert options_of(stream, ICEBERG, "AvailableNow", release) == TableOptions(
         plans_ahead=plans_ahead, available_now=True, from_a_time=from_a_time
     )
+
+
+@pytest.mark.parametrize(
+    ("release", "fields"),
+    [
+        ((1, 11), NO_TIME),
+        ((1, 12), NO_TIME),
+        (None, NO_TIME),
+        ((1, 10), {}),
+        ((1, 10), {"fromTimestamp": RuntimeError("InaccessibleObjectException")}),
+        ((1, 10), {**NO_TIME, "readConf": RuntimeError("InaccessibleObjectException")}),
+        ((1, 12), {**NO_TIME, "readConf": object()}),
+    ],
+)
+def test_an_iceberg_stream_that_does_not_show_its_options_is_unsafe(
+    release: tuple[int, int] | None, fields: dict[str, Any]
+) -> None:
+    options = options_of(Stream(**fields), ICEBERG, "ProcessingTime", release)
+    assert options is None
+    assert why_unsafe(ALL, ICEBERG, options).startswith(sources.UNREADABLE)
+
+
+@pytest.mark.parametrize(
+    ("source", "field"), [(ICEBERG, "fromTimestamp"), (FILES, "sourceOptions")]
+)
+def test_a_jvm_that_did_not_answer_is_asked_again(source: str, field: str) -> None:
+    stream = Stream(**{field: Py4JNetworkError("Answer from Java side is empty")})
+    with pytest.raises(Py4JNetworkError):
+        options_of(stream, source, "ProcessingTime", (1, 10))

@@ -100,6 +100,9 @@ class Source:
             raise RuntimeError(f"NoSuchFieldException: {name}")
         return Field(self.fields[name])
 
+    def getSuperclass(self) -> None:
+        return None
+
 
 @dataclass
 class Field:
