@@ -22,12 +22,20 @@ _KEPT: Final = "executors"
 #: At what stays the same while it is looked at: no more often, where executors come by the dozen.
 _LOOKS: Final = 3
 _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAllocation.enabled")
+#: Schedulers that are known to do what they are asked: of others some take every number and do
+#: nothing, and some (RayDP) lose what the job keeps when an executor goes.
+_KNOWN: Final = tuple(
+    f"org.apache.spark.scheduler.cluster.{name}"
+    for name in ("StandaloneSchedulerBackend", "k8s.KubernetesClusterSchedulerBackend", "Yarn")
+)
 #: Where Spark counts executors that fail, on Kubernetes from 4.2 also each pod that is refused, as
 #: by a quota, and ends the job after a number made of what the job had at its start: more executors
 #: fail more often, and one of ours must not be the one too many (ExecutorFailureTracker).
 _COUNT_FAILURES: Final = ("KubernetesClusterSchedulerBackend", "scheduler.cluster.Yarn")
 _MOST_FAILURES: Final = ("spark.executor.maxNumFailures", "spark.yarn.max.executor.failures")
 _ALLOCATOR: Final = "spark.kubernetes.allocation.pods.allocator"
+#: The label of a pod that Kueue has admitted, as one of a workload of so many.
+_ADMITTED: Final = "spark.kubernetes.driver.label.kueue.x-k8s.io/podset"
 _MOST_PODS: Final = "spark.kubernetes.allocation.maximum"
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
 #: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime). So
@@ -102,6 +110,11 @@ class Executors:
                 return (
                     f"{key} is on: Spark asks for executors itself; set it to false to let Weir ask"
                 )
+        if not kind.startswith(_KNOWN):
+            return "a cluster manager that Weir does not know: it may lose what executors hold"
+        # Its quota does not see a pod that comes later: what others were promised is taken.
+        if "Kubernetes" in kind and str(conf.get(_ADMITTED, "")).strip():
+            return "Kueue has admitted this job with a fixed number of executors"
         # A StatefulSet or a Deployment that is made smaller ends pods at once, whatever they do.
         allocator = str(conf.get(_ALLOCATOR, "direct"))
         if "Kubernetes" in kind and allocator != "direct":

@@ -43,6 +43,9 @@ class Status(NamedTuple):
         return self.blocks
 
 
+_OF = "org.apache.spark.scheduler.cluster."
+
+
 class Spark:
     """Context, backend, scheduler and status in one; two executors of two slots to begin with."""
 
@@ -60,7 +63,7 @@ class Spark:
         self.hangs = False
         self.gone: list[list[str]] = []
         self.cached: dict[str, list[str]] = {}  # blocks by executor
-        self.backend = "CoarseGrainedSchedulerBackend"
+        self.backend = _OF + "YarnClusterSchedulerBackend"
         self.jvm = self
         self.java = self.scala = self.util = self.org = self.apache = self.spark = self
         self.api = self.python = self.collection = self.immutable = self.PythonUtils = self
@@ -158,6 +161,7 @@ class Lease:
 class Bench:
     def __init__(self, **conf: str) -> None:
         self.time, self.spark, self.lease = 100.0, Spark(**conf), Lease()
+        self.spark.conf.setdefault("spark.executor.maxNumFailures", "200")
         self.executors = self.another()
 
     def another(self) -> Executors:
@@ -436,9 +440,6 @@ def test_where_spark_asks_itself_that_is_said_and_what_to_set(value: str) -> Non
     assert bench.spark.totals == []
 
 
-_OF = "org.apache.spark.scheduler.cluster."
-
-
 @pytest.mark.parametrize(
     "backend",
     [
@@ -451,8 +452,8 @@ def test_where_failed_executors_end_the_job_none_is_asked_for_until_it_says_how_
     backend: str,
 ) -> None:
     """Refused pods count, too: ten above a quota would end a job of two executors."""
-    bench = Bench(**{"spark.executor.instances": "2"})
-    bench.spark.backend = _OF + backend
+    bench = Bench()
+    bench.spark.backend, bench.spark.conf = _OF + backend, {"spark.executor.instances": "2"}
     executors = bench.another()
     note = executors.standing()["note"]
     assert note.startswith("spark.executor.maxNumFailures is not set")
@@ -465,6 +466,36 @@ def test_where_failed_executors_end_the_job_none_is_asked_for_until_it_says_how_
         assert "note" not in executors.standing()
         executors.ask(10)
     assert bench.spark.totals == [10, 10]
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        _OF + "raydp.RayCoarseGrainedSchedulerBackend",
+        _OF + "mesos.MesosCoarseGrainedSchedulerBackend",
+        "com.example.YarnBackend",
+    ],
+)
+def test_of_a_cluster_manager_that_nobody_knows_none_is_asked_for(backend: str) -> None:
+    """RayDP takes any number and makes none; an executor of its own that goes takes data along."""
+    bench = Bench(**{"spark.executor.instances": "2"})
+    bench.spark.backend = backend
+    executors = bench.another()
+    assert executors.standing()["note"].startswith("a cluster manager that Weir does not know")
+    for wanted in (10, 1, None):
+        executors.ask(wanted)
+    assert (bench.spark.totals, bench.spark.gone) == ([], [])
+
+
+def test_the_number_that_kueue_has_admitted_is_left() -> None:
+    bench = Bench(**{"spark.kubernetes.driver.label.kueue.x-k8s.io/podset": "driver"})
+    bench.spark.backend = _OF + "k8s.KubernetesClusterSchedulerBackend"
+    executors = bench.another()
+    note = "Kueue has admitted this job with a fixed number of executors"
+    assert executors.standing()["note"] == note
+    for wanted in (10, 1, None):
+        executors.ask(wanted)
+    assert (bench.spark.totals, bench.spark.gone) == ([], [])
 
 
 def test_pods_that_a_job_may_make_in_all_its_life_are_left_to_it() -> None:
