@@ -3,7 +3,9 @@
 What Spark tells of such a source is how many rows were read, counted once for each time that a
 batch reads its source: a job that reads each batch twice reads two rows for each that it was given.
 That multiple is learned from batches that took all they were given, and only then can a batch be
-too large. Limits in files or bytes are not judged: how many rows those hold is not known.
+too large for a lower limit. One too large for the limit that it was learned at shows that the
+source means something else by it, such as rows of a partition. Limits in files or bytes are not
+judged: how many rows those hold is not known.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ class Obedience:
         if self._times_read is not None and rows > CLEARLY * self._times_read * largest:
             if any(rows % limit == 0 for limit in known):
                 return False  # it kept to it, and was read more often
+            if largest >= (self._learned_at or 0):
+                self._times_read = self._learned_at = None
+                self._over = 0
+                return False
             self._over += 1
             if self._over < BATCHES:
                 return False

@@ -43,6 +43,11 @@ def verdicts(batches: list[Seen]) -> list[bool]:
         # A small limit is filled by chance.
         ([(50, (50,), None), (50, (20,), None), (50, (20,), None)], None),
         ([(100, (100,), None), (100, (41,), None), (100, (41,), None)], False),
+        # It means something else by its limit: rows of a partition, or commits.
+        ([(1000, (1000,), None), (3412, (1000,), None), (3380, (1000,), None)], None),
+        ([(900, (1000,), 5), (3412, (1000,), 5), (3380, (1000,), 5)], None),
+        ([(200, (200,), None), (3412, (1000,), None), (3380, (1000,), None)], None),
+        ([(1000, (1000,), 5), (3412, (1000,), 5), (3380, (1000,), 5), (1690, (500,), 5)], True),
         # Clearly more, not a little more.
         ([(1000, (1000,), None), (499, (333,), None), (499, (333,), None)], None),
         ([(1000, (1000,), None), (501, (333,), None), (501, (333,), None)], False),
