@@ -52,6 +52,8 @@ _TEXT: Final = 500
 _MOST_NODES: Final = 1000
 _WATERMARK_POLICY: Final = "spark.sql.streaming.multipleWatermarkPolicy"
 _OBJECT_ADDRESS: Final = re.compile(r"\$?@[0-9a-f]{1,16}$")
+#: The same of an object that a source's text names within, as DataHub's does: another in each run.
+_ADDRESS_WITHIN: Final = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z][\w$]*@[0-9a-f]{1,16}\b")
 
 
 @dataclass(frozen=True)
@@ -355,13 +357,16 @@ def fingerprint(description: str) -> str:
 
 
 def _identity_of(source: Any) -> str:
-    """Empty where the source tells nothing but its class: two tables must not pass for one."""
+    """Empty where the source tells nothing but its class: two tables must not pass for one.
+
+    Or an object's address, by which one table would pass for another in each run.
+    """
 
     def description() -> str:
         text = str(source.toString())
         plain = _OBJECT_ADDRESS.sub("", text)
         if plain == text:
-            return text
+            return "" if _ADDRESS_WITHIN.search(text) else text
         return iceberg.what_is_read(source) if sources.known(plain).table == "iceberg" else ""
 
     told = _attempt(description, "")

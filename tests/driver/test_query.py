@@ -141,6 +141,21 @@ def test_a_source_that_tells_its_class_alone_has_no_fingerprint(name: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("DatahubV2[com.aliyun.datahub.DatahubOffsetReader@1a2b3c]", False),
+        ("Stream[x.y.Reader$Inner$@1a2b, orders]", False),
+        ("DatahubV2[orders]", True),
+        ("FileStreamSource[file:/data/me@1a2b/x]", True),
+        ("FileStreamSource[s3://shop.orders@2024/x]", True),
+    ],
+)
+def test_a_source_that_names_an_objects_address_has_no_fingerprint(text: str, told: bool) -> None:
+    """It would be another in each run: of two sources each would be taken for the other."""
+    assert (_identity_of(Source(text)) != "") is told
+
+
+@pytest.mark.parametrize(
     "described",
     [
         "org.apache.kudu.spark.kudu.KuduSink@1a2b",
