@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import logging
 import signal
 import sys
@@ -14,6 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: What is called while ours runs and is not the job's own, beside what is installed for all.
+_NOT_THE_JOBS: Final = {
+    *getattr(sys, "stdlib_module_names", ()),  # none in a Python that Weir is off in
+    "spark_listener",
+    "py4j",
+    "pyspark",
+}
+_INSTALLED: Final = ("site-packages", "dist-packages")
 #: Of the main thread, the only one that handlers run in, while ours is called there: the id of the
 #: error that the job was handling by then, and what its handlers were.
 _since: tuple[int, frozenset[Any]] | None = None
@@ -75,7 +84,8 @@ def leave_to_the_job(error: BaseException) -> None:
     runs between any two steps of the main thread, those of ours among them, and what it raises is
     to end what the job does. py4j and PySpark make another error of it on its way. Python's own
     handler is C, of which no frame tells: what is no ``Exception``, as an interrupt, is no error
-    of anyone's here.
+    of anyone's here. Where it is not known what a handler runs, as of one that was compiled, it
+    may be any error that came through code of the job's own.
     """
     if _since is None or not _on_the_main_thread():
         return
@@ -95,13 +105,20 @@ def leave_to_the_job(error: BaseException) -> None:
 
 
 def _raised_by(handlers: frozenset[Any], error: BaseException) -> bool:
-    """Whether the error came through one of these pieces of code."""
+    """Whether the error came through one of these pieces of code; None is any of the job's."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code in handlers:
+        frame = trace.tb_frame
+        if frame.f_code in handlers or (None in handlers and _is_the_jobs(frame)):
             return True
         trace = trace.tb_next
     return False
+
+
+def _is_the_jobs(frame: types.FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    path = str(frame.f_globals.get("__file__", ""))
+    return module not in _NOT_THE_JOBS and not any(one in path for one in _INSTALLED)
 
 
 @contextlib.contextmanager
@@ -124,19 +141,45 @@ def _on_the_main_thread() -> bool:
 
 
 def _handlers() -> frozenset[Any]:
-    """The code of each that Python runs."""
-    found = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
-    return frozenset(found - {None})
+    """The code of each that Python runs; None stands for those of which it is not known."""
+    found = (signal.getsignal(number) for number in signal.valid_signals())
+    return frozenset(_code_of(one) for one in found if _is_called(one))
+
+
+def _is_called(handler: Any) -> bool:
+    """Whether it may raise what only its frames tell of: Python's own raises an interrupt."""
+    nothing = handler is None or issubclass(type(handler), int)  # such as SIG_IGN
+    return not nothing and handler is not signal.default_int_handler
 
 
 def _code_of(handler: Any) -> Any:
-    """What Python runs for it; None where that is not Python's, or there is none.
+    """What Python runs for it; None where that is not known.
 
-    By its type alone: nothing of the handler's own is run, which may raise.
+    By its type, and by what a callable in C says that it wraps: nothing of the handler's own is
+    run, which may raise.
     """
-    while issubclass(type(handler), (functools.partial, types.MethodType)):
-        partial = issubclass(type(handler), functools.partial)
-        handler = handler.func if partial else handler.__func__
-    if type(handler) is not types.FunctionType:
-        handler = getattr(type(handler), "__call__", None)  # noqa: B004 - an object that is called
-    return handler.__code__ if type(handler) is types.FunctionType else None
+    met: set[int] = set()  # what is wrapped in itself has no code
+    while id(handler) not in met:
+        met.add(id(handler))
+        if issubclass(type(handler), functools.partial):
+            handler = handler.func
+        elif issubclass(type(handler), types.MethodType):
+            handler = handler.__func__
+        elif type(handler) is types.FunctionType:
+            return handler.__code__
+        else:
+            called = getattr(type(handler), "__call__", None)  # noqa: B004 - an object's
+            if type(called) is types.FunctionType:
+                return called.__code__
+            handler = _wrapped(handler)
+    return None
+
+
+def _wrapped(handler: Any) -> Any:
+    """As ``functools.lru_cache`` and such say it; None where they don't."""
+    found = inspect.getattr_static(handler, "__wrapped__", None)
+    if type(found) in {types.GetSetDescriptorType, types.MemberDescriptorType}:
+        with contextlib.suppress(Exception):  # one that was never given anything
+            return found.__get__(handler)
+        return None
+    return found

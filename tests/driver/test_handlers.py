@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import sys
 import threading
 from threading import Thread
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -47,7 +48,27 @@ class Limit:
     __call__ = fail
 
 
-HANDLERS = [fail, Limit().fail, Limit(), functools.partial(fail, "more"), lambda *_: fail()]
+class Wraps:
+    """Called in C, and holds what it wraps in a slot, as wrapt's wrappers do."""
+
+    __slots__ = ("__wrapped__",)
+    __call__ = staticmethod(functools.partial(fail))
+
+    def __init__(self, wrapped: Any = None) -> None:
+        if wrapped is not None:
+            self.__wrapped__ = wrapped
+
+
+HANDLERS = [
+    fail,
+    Limit().fail,
+    Limit(),
+    functools.partial(fail, "more"),
+    lambda *_: fail(),
+    functools.lru_cache(fail),
+    functools.partial(functools.lru_cache(Limit().fail), "more"),
+    Wraps(fail),
+]
 
 
 @pytest.fixture(params=HANDLERS)
@@ -57,7 +78,7 @@ def handler(request: pytest.FixtureRequest) -> Iterator[Callable[..., None]]:
     signal.signal(signal.SIGUSR1, before)
 
 
-def as_py4j_does() -> None:
+def as_py4j_does(*_: object) -> None:
     try:
         signal.raise_signal(signal.SIGUSR1)
     except Exception as error:
@@ -98,6 +119,34 @@ def test_what_no_handler_raised_is_nobodys() -> None:
     with WhileOursRuns():
         call(lambda: 1 / 0)
         leave_to_the_job(round_in_circles)
+
+
+class Raises:
+    """The class is the handler: what is called is C, and names no code."""
+
+    __init__ = fail
+
+
+wraps_itself = Wraps()
+wraps_itself.__wrapped__ = wraps_itself
+
+
+@pytest.mark.parametrize("handler", [Raises, Wraps(), wraps_itself, functools.lru_cache(Raises)])
+def test_where_nobody_knows_what_a_handler_runs_what_came_through_the_jobs_code_is_the_jobs(
+    monkeypatch: pytest.MonkeyPatch, handler: Any
+) -> None:
+    of_py4j = {"__name__": "py4j.protocol", "signal": signal}
+    way = FunctionType(as_py4j_does.__code__, of_py4j)
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        monkeypatch.setattr(attachment, "_attach", way)
+        with pytest.raises(TooLongError):
+            spark_listener.attach(object())
+        for ours in (functools.partial(json.loads, "{"), spark_listener.why_off):
+            monkeypatch.setattr(attachment, "_attach", ours)
+            assert not spark_listener.attach(object()).active
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_handler_is_asked_for_nothing_that_may_fail() -> None:
