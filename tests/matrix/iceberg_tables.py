@@ -189,7 +189,10 @@ def test_whether_a_source_that_nobody_has_tried_keeps_to_its_limit_is_seen(
     agent: Any, attached: Any, start: Any, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its batches alone, as if no release of it had been tried."""
-    unknown = replace(sources.ICEBERG, obeys=False, obeys_from=None)
+    # Nor its options, which are read by its release.
+    unknown = replace(
+        sources.ICEBERG, obeys=False, obeys_from=None, couples=sources.Known(()).couples
+    )
     monkeypatch.setitem(sources._BY_CLASS, sources.ICEBERG.classes[0], unknown)
     table.add(60)
     attached(agent, first_batch_seconds=10.0)
