@@ -24,7 +24,6 @@ from agent.core.decide.size import (
 )
 from agent.core.decide.step import (
     LEAST_DEADBAND,
-    MOST_LIMIT,
     Step,
     after_replay,
     deadband,
@@ -34,6 +33,7 @@ from agent.core.decide.step import (
     raised_rows,
     toward,
 )
+from agent.core.decode.events import MOST_LONG
 from agent.core.figures import figure
 from agent.core.judgement import Decision, Mode
 from agent.core.measure import flow as measure
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
 
-MOST_DECISIONS: Final = 20
+_MOST_DECISIONS: Final = 20
 #: Of its own part a source has this share at least beside those that leave no time: no more than a
 #: two-hundredth of a batch with two sources, and not a row a batch for ever.
 LEAST_LEFT: Final = 0.05
@@ -418,7 +418,7 @@ def after_batch(query: Query, ended: Ended) -> None:
         measure.add(query.totals.grants, step.reason)
         source.wanted_beyond = None
         if step.reason == "bound:configured" and source.limited and source.current != 0:
-            source.wanted_beyond = min(round(units), MOST_LIMIT)
+            source.wanted_beyond = min(round(units), MOST_LONG)
         if source is main:
             query.sizing.reason = step.reason
         if step.limit == source.current:
@@ -431,7 +431,7 @@ def after_batch(query: Query, ended: Ended) -> None:
 
 def _within(source: Source, settings: QueryPolicy, wanted: int, *bounds: int | None) -> int:
     """A limit of a source's, within what is configured, ordered and said beside: None is none."""
-    most = [MOST_LIMIT, settings.maximum_limit, *bounds]
+    most = [MOST_LONG, settings.maximum_limit, *bounds]
     if not settings.above_configured:
         most.append(source.configured)
     return min([wanted, *(bound for bound in most if bound is not None)])
@@ -531,7 +531,7 @@ def _free(query: Query, size: Size, controlled: list[Source]) -> float:
         taken = others * query.sizing.cost.per_row
         left = 1.0 - taken / query.batch.seconds if query.batch.seconds else 0.0
         own *= max(left, LEAST_LEFT)
-    return min(max(size.rows - others, own, 1.0), float(MOST_LIMIT))
+    return min(max(size.rows - others, own, 1.0), float(MOST_LONG))
 
 
 def _together(
@@ -665,7 +665,7 @@ def _decide(
         acts,
         detail,
     )
-    query.sizing.decisions = [*query.sizing.decisions[-(MOST_DECISIONS - 1) :], decision]
+    query.sizing.decisions = [*query.sizing.decisions[-(_MOST_DECISIONS - 1) :], decision]
 
 
 def _explain(query: Query, batch: Progress, size: Size, *, changed: bool) -> str:

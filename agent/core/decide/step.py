@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide.size import BAND, Size, allowed_seconds
+from agent.core.decode.events import MOST_LONG
 
 if TYPE_CHECKING:
     from agent.core.measure.cost import Cost
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 #: around the target; or, where the target is left, below so many times the present batch.
 SURE: Final = 0.6
 GROW: Final = 2.0
-#: What the driver's parameter and the saved state hold.
-MOST_LIMIT: Final = 2**63 - 1
 #: A limit is moved when the size has moved by its own doubt, and for no less than this.
 LEAST_DEADBAND: Final = 0.02
 
@@ -191,7 +190,7 @@ def toward(
         goal, bound = float(low), "bound:minimum"
     if high is not None and goal > high:
         goal, bound = float(high), ceiling_reason
-    limit = min(max(round(goal), 1), MOST_LIMIT)
+    limit = min(max(round(goal), 1), MOST_LONG)
     if current is None:
         return Step(limit, bound or "lower")
     if limit == current:

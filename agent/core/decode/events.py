@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 #: No count of rows, files or bytes reaches it, and floats are exact up to it: more is taken as
 #: missing. A limit may be more: ``Long.MaxValue`` is how people write "none".
 MOST_COUNT: Final = 2**53
+#: What a Java long, a saved state, Prometheus and its clients all can hold.
+MOST_LONG: Final = 2**63 - 1
 #: No batch takes so long.
 MOST_SECONDS: Final = 366 * 86400.0
 MOST_MILLISECONDS: Final = 1000.0 * MOST_SECONDS

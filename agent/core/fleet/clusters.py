@@ -47,7 +47,7 @@ class ExecutorsOrder(msgspec.Struct, frozen=True):
 
 #: What the queries of one application need is added up no more often: with n of them that each end
 #: a batch within it, that is n steps and not n times n. Far less than executors take to come.
-TOGETHER_SECONDS: Final = 1.0
+_TOGETHER_SECONDS: Final = 1.0
 #: Stages are told no more when they have not been for so long: a driver that finds none looks again
 #: after half of it at most (``spark_listener.cluster``).
 UNTOLD_SECONDS: Final = 60.0
@@ -149,7 +149,7 @@ class Clusters:
     def _just_done(self, cluster: Cluster, done_time: float | None, time: float) -> bool:
         """Whether what is asked of all queries of an application was asked a moment ago."""
         several = self._roster.count_in(cluster[0]) > 1
-        return several and done_time is not None and 0.0 <= time - done_time < TOGETHER_SECONDS
+        return several and done_time is not None and 0.0 <= time - done_time < _TOGETHER_SECONDS
 
     def _is_late(self, query: Query) -> bool:
         # Where no batch can keep the target, one that takes as long as the last is not late.

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 LOG_PHASES: Final = ("walCommit", "commitOffsets")
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 #: Tasks for each that can run at once: the upper end of what Spark's tuning guide recommends.
-TASKS_PER_SLOT: Final = 3
+_TASKS_PER_SLOT: Final = 3
 #: Of Kafka's sink, as progress describes it: by its class, and an object's address.
 _KAFKA_TABLE: Final = re.compile(r"([\w.]+\$)?KafkaTable(@[0-9a-f]+)?")
 #: With these Spark refuses asynchronous progress tracking as the query starts.
 _ENDS_BY_ITSELF: Final = ("AvailableNow", "OneTime")
 #: The first release without the race between a commit and the upload of a snapshot, after which
 #: state cannot be loaded (SPARK-47568, SPARK-46796).
-SOUND_CHANGELOG: Final = (3, 5, 2)
+_SOUND_CHANGELOG: Final = (3, 5, 2)
 #: The first that gives a state other partitions: RocksDB's. Of another store it fails too late, and
 #: leaves a checkpoint on which no query starts.
-REPARTITIONS: Final = (4, 2)
+_REPARTITIONS: Final = (4, 2)
 UNKNOWN: Final = (math.inf,)
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 
@@ -156,7 +156,7 @@ def _of_logs(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
 
 
 def _of_state(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
-    if _release(costs) < SOUND_CHANGELOG:
+    if _release(costs) < _SOUND_CHANGELOG:
         return
     for operator in costs.operators:
         said = changelog_advice(
@@ -173,13 +173,13 @@ def _of_state(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
 def _of_partitions(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
     """State in far more partitions than tasks run at once: each costs a task, rows or none."""
     partitions = max([operator.partitions or 0 for operator in costs.operators], default=0)
-    enough = TASKS_PER_SLOT * costs.slots
+    enough = _TASKS_PER_SLOT * costs.slots
     if not 0 < enough < partitions:
         return
     spent = min(costs.fixed_seconds, costs.batch_seconds or 0.0)
     offline = ""
     rocks = all("RocksDB" in _provider(costs, operator) for operator in costs.operators)
-    if rocks and REPARTITIONS <= _release(costs) < UNKNOWN:
+    if rocks and _REPARTITIONS <= _release(costs) < UNKNOWN:
         offline = (
             "; or, with the query stopped and its last batch committed, by "
             f"spark._streamingCheckpointManager.repartition(checkpoint, {enough}), which Spark has "

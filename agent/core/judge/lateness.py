@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 #: Batches in which rows may fall late because of one end: the one after it and, since Spark 3.5
 #: lets several stateful operators share a query, the one after that, as rows are then held against
 #: the watermark of the batch before (``spark.sql.streaming.statefulOperator.allowMultiple``).
-AFTERMATH_BATCHES: Final = 2
+_AFTERMATH_BATCHES: Final = 2
 #: Standard deviations by which rows dropped after ends of ours must pass what the query drops as
 #: configured: chance alone does it about once in 700 looks, and a look is taken only when rows
 #: were dropped.
@@ -71,8 +71,6 @@ _ANSCOMBE: Final = 3.0 / 8.0
 #: Of the delay, less how late the rows themselves come, how far apart in time partitions may be
 #: read: what is cut before an order acts, one batch or two later, may need the other half.
 APART_SHARE: Final = 0.5
-#: Batches that end before a decision acts: the one that is planned already, and the one before it.
-OBEYED_BATCHES: Final = 2
 #: Until a decision acts where the reply that brings it is lost, in seconds: a listener asks again
 #: with its next heartbeat, and half of them pass at most before one is missed.
 LOST_REPLY_SECONDS: Final = 2.0 * HEARTBEAT_SECONDS
@@ -215,7 +213,7 @@ class Lateness(msgspec.Struct):
         if replayed or not follows:
             self.commits.lose_sight()
         # A list that was made for a batch that we cut short.
-        list_is_ours = self.commits.listed and self.aftermath == AFTERMATH_BATCHES
+        list_is_ours = self.commits.listed and self.aftermath == _AFTERMATH_BATCHES
         # One that was planned by a run before, which not every first of a run shows, says nothing
         # of when that was.
         if not replayed and (not first_of_run or batch.batch_id == 0):
@@ -240,7 +238,7 @@ class Lateness(msgspec.Struct):
             self.held_since_time = batch.time + (batch.seconds or 0.0)
         self.aftermath = max(self.aftermath - 1, 0)
         if any(map(cut_short, sources)) or (list_is_ours and any(map(reads_list_out, sources))):
-            self.aftermath = AFTERMATH_BATCHES
+            self.aftermath = _AFTERMATH_BATCHES
 
     def _look_ahead(self, batch: Progress, clock_time: float, *, moved: bool) -> None:
         """Whether a row of a far time has taken the watermark beyond the clock and the others.

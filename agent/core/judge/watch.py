@@ -13,7 +13,6 @@ from agent.core.judge.failure import cause as failure
 from agent.core.judge.failure import stop
 from agent.core.judge.failure.exception_text import chain_of
 from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
-from agent.core.judge.lateness import OBEYED_BATCHES
 from agent.core.judge.spiral import Batch, Limited, Surroundings
 from agent.core.judgement import FailureView
 from agent.core.measure.flow import looks_once
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 #: A frame of ``ProgressReporter`` and ``ProgressContext``, as text.
 _MAKES_PROGRESS: Final = ".finishTrigger"
+#: Batches that end before a decision acts: the one that is planned already, and the one before it.
+_OBEYED_BATCHES: Final = 2
 #: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
 LATEST_SHARE: Final = 1.5
 
@@ -122,7 +123,7 @@ def late_rows(query: Query, ended: Ended) -> None:
         query.sources,
         replayed=ended.replayed,
         obeyed_seconds=max(
-            OBEYED_BATCHES * max(query.run.trigger_seconds, ended.settings.target_seconds),
+            _OBEYED_BATCHES * max(query.run.trigger_seconds, ended.settings.target_seconds),
             ended.batch.seconds or 0.0,
         ),
         rested_time=query.flow.rested_time,

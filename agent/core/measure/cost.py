@@ -31,7 +31,7 @@ _KINDS: Final = (FIXED, ROWS, ALL, BEND)
 #: As many histories are kept as one batch tells stories: none of that, each kind, or that it was
 #: slow by itself. With eight all figures are as with these six; with four a change is pushed out
 #: before it has been heard, where of the last one three stories are still told.
-HISTORIES: Final = len(_KINDS) + 2
+_HISTORIES: Final = len(_KINDS) + 2
 #: That larger batches get dearer is told by those that hold this share of the largest of late, or
 #: more: by a small one that was slow a large one would be foretold to take a thousand seconds.
 BEND_SHARE: Final = 0.25
@@ -311,10 +311,10 @@ class Cost(msgspec.Struct):
                 bank.append(_stalled(foretold, (rows, seconds), noise, self.largest_rows, known))
         bank.sort(key=_by_weight)
         tell_once(bank)
-        if not any(one.bent for one in bank[:HISTORIES]):
+        if not any(one.bent for one in bank[:_HISTORIES]):
             # Congestion is told by batches of several sizes, slowly: its story is heard out.
-            bank[HISTORIES - 1 : HISTORIES - 1] = [one for one in bank if one.bent][:1]
-        del bank[HISTORIES:]
+            bank[_HISTORIES - 1 : _HISTORIES - 1] = [one for one in bank if one.bent][:1]
+        del bank[_HISTORIES:]
         top = bank[0].weight
         bank = [one for one in bank if one.weight > top + _UNHEARD or one.bent]
         total = math.log(sum([math.exp(one.weight - top) for one in bank])) + top

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import pool
+from agent.core.decode.events import MOST_LONG
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from agent.core.measure.occupancy import Spent
     from agent.core.policy import Policy
 
-MOST_TOTAL: Final = 2**63 - 1  # what a saved state, Prometheus and its clients all can hold
 DURATION_BUCKETS_SECONDS: Final = (
     0.1,
     0.25,
@@ -354,7 +354,7 @@ def bucket(seconds: float) -> int:
 
 def plus(total: int, more: int | None) -> int:
     """A counter that stays where it can still be kept and shown."""
-    return min(total + (more or 0), MOST_TOTAL)
+    return min(total + (more or 0), MOST_LONG)
 
 
 def add(counts: dict[str, int], key: str) -> None:

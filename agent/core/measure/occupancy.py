@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 #: Over so long the share of time busy is averaged, as other queries of the application feel it.
 BUSY_SECONDS: Final = 20.0
 #: Flink's web UI calls up to 10 % OK, up to 50 % LOW, more HIGH.
-LOW_RATIO: Final = 0.1
-HIGH_RATIO: Final = 0.5
+_LOW_RATIO: Final = 0.1
+_HIGH_RATIO: Final = 0.5
 
 Spent = Literal["busy", "idle", "backpressured"]
 SPENT: Final[tuple[Spent, ...]] = ("busy", "idle", "backpressured")
@@ -77,6 +77,6 @@ class Occupancy(msgspec.Struct):
     @property
     def pressure(self) -> Pressure:
         """Flink's three steps of the ratio."""
-        if self.ratio <= LOW_RATIO:
+        if self.ratio <= _LOW_RATIO:
             return "ok"
-        return "low" if self.ratio <= HIGH_RATIO else "high"
+        return "low" if self.ratio <= _HIGH_RATIO else "high"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: A new leader may lag behind what was read for as long as it waits for a follower that is gone
 #: (``replica.lag.time.max.ms``, 30 seconds), and the driver's clock may lie apart. Twice that is
 #: neither.
-SURE_SECONDS: Final = 60.0
+_SURE_SECONDS: Final = 60.0
 #: So many plannings, each of which looked anew, saw it end before where it ended here.
 SHORT_PLANS: Final = 3
 
@@ -68,7 +68,7 @@ class LogRead(msgspec.Struct):
         self._note_beyond(now, beyond=beyond)
         # An end that stands still may be an old one: AvailableNow looks once for a whole run.
         if seen != self.seen:
-            late = asked.planned_time - self.first_time > SURE_SECONDS
+            late = asked.planned_time - self.first_time > _SURE_SECONDS
             short = late and any(end < self.first.get(place, 0) for place, end in seen.items())
             self.short_plans = self.short_plans + 1 if short else 0
         self.read, self.seen = read, seen
@@ -81,5 +81,5 @@ class LogRead(msgspec.Struct):
             self.beyond_since_time = None
         elif self.beyond_since_time is None:
             self.beyond_since_time = now
-        elif now - self.beyond_since_time >= SURE_SECONDS:
+        elif now - self.beyond_since_time >= _SURE_SECONDS:
             self.other = True

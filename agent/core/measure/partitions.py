@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Farther off than this is no loss that anybody foresees.
 HORIZON_SECONDS: Final = 30 * 86400.0
 #: The longest that brokers let a transaction be open (``transaction.max.timeout.ms``, its default).
-TRANSACTION_SECONDS: Final = 900.0
+_TRANSACTION_SECONDS: Final = 900.0
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
@@ -90,7 +90,7 @@ class _Partition(msgspec.Struct):
         if there.stable is None or there.stable >= there.latest or there.stable != self.stable:
             self.stable = -1 if there.stable is None else there.stable
             self.stable_time = now
-        return now - self.stable_time > TRANSACTION_SECONDS
+        return now - self.stable_time > _TRANSACTION_SECONDS
 
     def losses(self, keep: float | None, now: float, rests_seconds: float) -> _Losses:
         """Seconds until rows are deleted unread, as of this look.
