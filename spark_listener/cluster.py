@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from spark_listener.executors import Executors, Standing
 from spark_listener.replies import ExecutorsOrder
 from spark_listener.stages import BatchWork, StageStore
+from spark_listener.wire import STAGES_PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from spark_listener.lease import Lease
 
 _Told = TypeVar("_Told")
-#: A query whose stages cannot be had is asked for them ever less often, up to this.
-_MOST_PAUSE_SECONDS: Final = 30.0
 #: A cluster manager that hangs holds whoever asks it for minutes (spark.rpc.askTimeout), and with
 #: that all of Weir; and for the slowest task of a stage Spark's store sorts all of them, however
 #: many. Asking either may take no more than this share of the time. Half or twice as much holds
@@ -93,7 +92,7 @@ class Cluster:
             work["stages"] = found
             self._due[run_id] = now + self._every_seconds, self._every_seconds
         else:
-            self._due[run_id] = now + pause, min(2.0 * pause, _MOST_PAUSE_SECONDS)
+            self._due[run_id] = now + pause, min(2.0 * pause, STAGES_PAUSE_SECONDS)
         return work
 
     def forget(self, run_id: str) -> None:

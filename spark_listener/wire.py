@@ -17,6 +17,8 @@ SILENT_SECONDS: Final = 15.0
 #: Two heartbeats: events of one driver reach the agent out of order by less, so that a clock which
 #: moved by as much was set, or stood still while its machine slept.
 CLOCK_STEP_SECONDS: Final = 2.0 * HEARTBEAT_SECONDS
+#: A query whose stages cannot be had is asked for them ever less often, up to this.
+STAGES_PAUSE_SECONDS: Final = 30.0
 #: A driver keeps what an agent granted no longer than that, whatever the agent says.
 LONGEST_LIFE_SECONDS: Final = 3600.0
 MAX_EVENTS_PER_REQUEST: Final = 500

@@ -9,7 +9,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from agent.core.judge.checkpoint import NEAR_SHARE
 from agent.core.judgement import Mode
+from spark_listener.wire import SILENT_SECONDS
 
 #: What may become of rows later than a query's declared delay, which smaller batches may drop:
 #: ``hold`` never makes a batch smaller in such a query, ``guard`` goes back where rows fall late,
@@ -41,8 +43,8 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     #: Beyond the target a batch is made longer only while one twice as long brings this share more
     #: rows per second: at a quarter up to three fixed costs, two thirds of the time for rows.
     stretch_gain: float = 0.25
-    #: of the deadline, what a batch may take including its noise.
-    deadline_share: float = 0.8
+    #: of the deadline, what a batch may take including its noise: none comes as near as alarms.
+    deadline_share: float = NEAR_SHARE
     #: of the smoothed size, how far it must move to be announced.
     deadband: float = 0.25
     #: Whether the application gets the executors that its queries need; the most cautious of its
@@ -111,7 +113,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     rules: tuple[Rule, ...] = ()
     grant_seconds: float = 60.0
     forget_seconds: float = 3600.0  # series of a query that was stopped stay this long
-    silent_seconds: float = 15.0  # no word of an application for this long: it is gone
+    silent_seconds: float = SILENT_SECONDS  # no word of an application for this long: it is gone
     max_queries: int = 2000
     max_sources: int = 64  # per query
     max_operators: int = 32  # per query

@@ -37,6 +37,7 @@ from agent.core.decode.events import MOST_LONG
 from agent.core.figures import figure
 from agent.core.judgement import Decision, Mode
 from agent.core.measure import flow as measure
+from agent.core.measure.cost import KNOWN_BATCHES
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Progress
@@ -261,7 +262,7 @@ def capacity_known(query: Query) -> bool:
 
     Never where rows are read as they come: such a batch is as long as it was told to be.
     """
-    return query.sizing.cost.batches >= measure.KNOWN_BATCHES and not query.run.as_they_come
+    return query.sizing.cost.batches >= KNOWN_BATCHES and not query.run.as_they_come
 
 
 def _note_capacity(query: Query, size: Size, time: float) -> None:

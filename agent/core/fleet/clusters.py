@@ -10,6 +10,7 @@ import msgspec
 from agent.core.decide.executors import Scaler, bound_of, in_vain, slots_of
 from agent.core.decode.events import Executors
 from agent.core.judgement import ExecutorsLine, ExecutorsView, InVain
+from spark_listener.wire import STAGES_PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from agent.core.fleet.liveness import Wakefulness
@@ -34,7 +35,7 @@ def _works_unknown(query: Query, settings: QueryPolicy) -> bool:
     if sizing.need is None:
         return query.totals.rows > 0
     since = (query.batch.end_time or 0.0) - sizing.need_time
-    quiet = max(settings.executors_quiet_seconds, UNTOLD_SECONDS)
+    quiet = max(settings.executors_quiet_seconds, _UNTOLD_SECONDS)
     return sizing.untold_batches > 1 and since >= quiet
 
 
@@ -49,8 +50,8 @@ class ExecutorsOrder(msgspec.Struct, frozen=True):
 #: a batch within it, that is n steps and not n times n. Far less than executors take to come.
 _TOGETHER_SECONDS: Final = 1.0
 #: Stages are told no more when they have not been for so long: a driver that finds none looks again
-#: after half of it at most (``spark_listener.cluster``).
-UNTOLD_SECONDS: Final = 60.0
+#: after half of it at most.
+_UNTOLD_SECONDS: Final = 2.0 * STAGES_PAUSE_SECONDS
 #: A batch is late from so many cycles on, which the last batch tells alone: more than its noise.
 LATE_CYCLES: Final = 2.0
 

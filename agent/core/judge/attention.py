@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.judge.checkpoint import NEAR_SHARE
+from agent.core.judge.checkpoint import LATE, NEAR_SHARE
 from agent.core.judge.explanations import FEWEST_BATCHES
 from agent.core.judgement import AttentionLevel, AttentionView
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 #: At these nobody need do anything, whatever the figures.
 CALM: Final[frozenset[AttentionLevel]] = frozenset({"low", "ok", "idle", "ended"})
 
-#: A batch counts as late from so many targets on: half above the target is more than the noise of
-#: batches. One that still runs and is so old already ends late, too.
-LATE_TARGETS: Final = 1.5
+#: A batch counts as late from so many targets on, as beside what batches took: half above either is
+#: more than the noise of batches. One that still runs and is so old already ends late, too.
+LATE_TARGETS: Final = LATE
 #: The later half of the batches left so much more behind than the earlier one.
 GROWING_FACTOR: Final = 1.25
 #: Doublings beyond this make no difference to anybody, and an infinite figure has to end.

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.measure.decaying import LATELY_BATCHES
 from agent.core.measure.state_store import Unsaved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Of the last batches, and of the last ages at which one was ended, so many are kept.
-KEPT: Final = 8
 #: Two ages this close say the same deadline.
 SAME_AGE: Final = 0.15
 #: A batch so many times as old as batches took is late: on its way to the deadline, where that is
@@ -80,7 +79,7 @@ class Monitor(msgspec.Struct):
             self.pause_seconds = max(0.0, time + _before(phases) - self.ended_time)
         self.ended_time = end
         self.usual.append(seconds)
-        if len(self.usual) > KEPT:
+        if len(self.usual) > LATELY_BATCHES:
             del self.usual[0]
         learned = self.learned_deadline_seconds
         if learned is not None and seconds > learned * (1.0 + SAME_AGE):
@@ -98,7 +97,7 @@ class Monitor(msgspec.Struct):
         alike = [age for age in self.ended_ages if _same(age, age_seconds)]
         if alike:
             self.learned_deadline_seconds = min(age_seconds, *alike)
-        self.ended_ages = [*self.ended_ages[-(KEPT - 1) :], age_seconds]
+        self.ended_ages = [*self.ended_ages[-(LATELY_BATCHES - 1) :], age_seconds]
 
     def fail(self, cause: str, *, began: bool) -> bool:
         """A run ended with a cause, ``began``: a batch was under way. Whether it lost a batch."""

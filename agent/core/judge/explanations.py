@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 import msgspec
 
+from agent.core.measure.cost import FIRST_SHARE, STEP_SIGMAS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Kind = Literal["fixed", "row", "size"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: What is believed before the first batch, in usual batches: fixed part and part by rows, means and
-#: deviations; and the deviation of congestion, of which none is expected.
-PARTS: Final = ((0.3, 0.25), (0.65, 0.35))
+#: deviations, of the fixed part what ``Cost`` believes of a first batch; and the deviation of
+#: congestion, of which none is expected.
+PARTS: Final = ((FIRST_SHARE, 0.25), (0.65, 0.35))
 CONGESTION: Final = 0.2
 #: Batches kept. One as large as all of them together tells nothing of the usual ones, nor do these
 #: of it.
@@ -40,9 +43,8 @@ FEWEST_BATCHES: Final = 6
 DRIFT: Final = 0.01
 #: What is left after a batch, of a velocity and of what earlier batches said for a reason.
 FADING: Final = 0.9
-#: A batch off by more than so many deviations shows a step rather than drift. How unlikely a step
+#: A batch off by more than ``STEP_SIGMAS`` shows a step rather than drift. How unlikely such a step
 #: is, on the log scale, follows: just there a batch is as likely with one as without.
-STEP_SIGMAS: Final = 3.0
 _STEP_PENALTY: Final = (STEP_SIGMAS**4 / (1.0 + STEP_SIGMAS**2) - math.log1p(STEP_SIGMAS**2)) / 2.0
 
 

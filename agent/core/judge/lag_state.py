@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 #: Burrow's window.
 MOST_POINTS: Final = 10
-#: Batches that must be in the window before a growing or standing lag is called one.
-FEWEST_POINTS: Final = 5
+#: Batches that must be in the window before a growing or standing lag is called one: half of it,
+#: so that in a full one they are held against as many older ones.
+_FEWEST_POINTS: Final = MOST_POINTS // 2
 #: Lag below so many seconds never alarms, nor does lag below twice the target.
 FLOOR_SECONDS: Final = 10.0
 FLOOR_TARGETS: Final = 2.0
@@ -92,9 +93,9 @@ def lag_state(window: LagWindow, now: LagNow) -> LagState:
         return "STOP"
     known = [point for point in window.points if point.backlog_rows is not None]
     lags = [point.backlog_rows or 0.0 for point in known]
-    if len(known) >= FEWEST_POINTS:
-        recent = known[-FEWEST_POINTS:]
-        if all(point.admitted_rows == 0 for point in recent) and lags[-1] >= lags[-FEWEST_POINTS]:
+    if len(known) >= _FEWEST_POINTS:
+        recent = known[-_FEWEST_POINTS:]
+        if all(point.admitted_rows == 0 for point in recent) and lags[-1] >= lags[-_FEWEST_POINTS]:
             return "STALL"
     if grows(lags):
         span = known[-1].time - known[0].time
@@ -110,12 +111,12 @@ def grows(lags: Sequence[float]) -> bool:
     Over the last five batches it never fell and rose in all; or, in a full window, every one of
     these five lies above every one of the older.
     """
-    if len(lags) < FEWEST_POINTS or min(lags) <= 0.0:
+    if len(lags) < _FEWEST_POINTS or min(lags) <= 0.0:
         return False
-    last = lags[-FEWEST_POINTS:]
+    last = lags[-_FEWEST_POINTS:]
     if last[-1] > last[0] and all(b >= a for a, b in pairwise(last)):
         return True
-    return len(lags) >= MOST_POINTS and min(last) > max(lags[:-FEWEST_POINTS])
+    return len(lags) >= MOST_POINTS and min(last) > max(lags[:-_FEWEST_POINTS])
 
 
 def _below_floor(now: LagNow) -> bool:

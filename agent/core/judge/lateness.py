@@ -45,6 +45,7 @@ import msgspec
 from agent.core.figures import figure
 from agent.core.judge.commits import Commits, leaves_listed, reads_list_out
 from agent.core.judgement import Finding
+from agent.core.measure.cost import STEP_SIGMAS
 from agent.core.measure.lanes import Lanes
 from agent.core.measure.source import UNTOLD
 from spark_listener.sources import known
@@ -63,8 +64,8 @@ if TYPE_CHECKING:
 _AFTERMATH_BATCHES: Final = 2
 #: Standard deviations by which rows dropped after ends of ours must pass what the query drops as
 #: configured: chance alone does it about once in 700 looks, and a look is taken only when rows
-#: were dropped.
-EXCESS_SIGMAS: Final = 3.0
+#: were dropped. As of a batch's time, more than that is no chance.
+EXCESS_SIGMAS: Final = STEP_SIGMAS
 #: Added to a count below a square root, so that its standard deviation is near 1/2 from a few on
 #: (Anscombe 1948).
 _ANSCOMBE: Final = 3.0 / 8.0

@@ -41,23 +41,24 @@ from agent.core.judge.explanations import (
     variance,
     weights,
 )
+from agent.core.measure.cost import CHANGE_CHANCE, PRIOR_SIGMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent.core.judge.explanations import Explanation
 
-#: What a batch weighs against the one after it.
-FORGETTING: Final = 0.99
+#: What a batch weighs against the one after it: the chance that nothing changed between them, as
+#: ``agent.core.measure.cost`` has it of the same batches.
+_FORGETTING: Final = 1.0 - CHANGE_CHANCE
 #: Noise up to this is common; what is beyond takes as much off a foreseen batch, on the log scale:
 #: what is uncertain must not raise an alarm.
 NOISY: Final = 0.25
 #: A square is believed up to so many times the largest batch seen; beyond, its tangent.
 EDGE: Final = 1.5
-#: How likely the explanations of the growth must find it that the deadline is passed, and how far
-#: off on the log scale what they foresee may be, beyond their own doubt.
+#: How likely the explanations of the growth must find it that the deadline is passed. What they
+#: foresee is off, beyond their own doubt, by what any batch's time is (``PRIOR_SIGMA``).
 CREDIBLE: Final = 0.1
-OFF: Final = 0.2
 #: Of the intervals kept, the oldest, which tell what arrived before; what counts as a change.
 OLDEST_SHARE: Final = 3
 CHANGED: Final = 1.3
@@ -112,16 +113,16 @@ class Cost(msgspec.Struct):
         x, y = batch.rows / self.rows, batch.seconds / self.seconds
         expected = max(self.fixed + self.slope * x, 0.5 * y, 0.05)
         weight = 1.0 / (sigma * expected) ** 2
-        rest = 1.0 - FORGETTING
+        rest = 1.0 - _FORGETTING
         a, b = self.precision, self.moment
         square = x * x
         gained = (1.0, x, square, square, square * x, square * square)
         for place in range(6):
-            a[place] = FORGETTING * a[place] + rest * _PRECISION[place] + weight * gained[place]
+            a[place] = _FORGETTING * a[place] + rest * _PRECISION[place] + weight * gained[place]
         told = weight * y
-        b[0] = FORGETTING * b[0] + rest * _MOMENT[0] + told
-        b[1] = FORGETTING * b[1] + rest * _MOMENT[1] + told * x
-        b[2] = FORGETTING * b[2] + rest * _MOMENT[2] + told * square
+        b[0] = _FORGETTING * b[0] + rest * _MOMENT[0] + told
+        b[1] = _FORGETTING * b[1] + rest * _MOMENT[1] + told * x
+        b[2] = _FORGETTING * b[2] + rest * _MOMENT[2] + told * square
         determinant = a[0] * a[3] - a[1] * a[1]
         self.fixed = (b[0] * a[3] - b[1] * a[1]) / determinant
         self.slope = (a[0] * b[1] - a[1] * b[0]) / determinant
@@ -395,7 +396,7 @@ def _credible(
         cost = partial(one.batch_seconds, most_rows=edge_rows)
         path = ahead(batches[-1], cost, arrival, around, deadline_seconds=deadline_seconds)
         seconds, rows = max(path)
-        off = math.hypot(OFF, one.doubt(rows, seconds))
+        off = math.hypot(PRIOR_SIGMA, one.doubt(rows, seconds))
         away = math.log(seconds / deadline_seconds) / off
         likely += weight * 0.5 * math.erfc(-away / math.sqrt(2.0))
     return likely >= CREDIBLE

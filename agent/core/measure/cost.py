@@ -21,6 +21,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from agent.core.measure.decaying import LATELY_BATCHES
+
 #: How often the cost of a batch changes at once, per batch: half or twice as often finds the same
 #: changes in the same batches.
 CHANGE_CHANCE: Final = 0.01
@@ -65,6 +67,8 @@ LEAST_SIGMA: Final = 0.05
 #: The true variance may exceed the believed one by this over the number of batches behind it: of
 #: ten batches, one variance in six lies more than 1.7 times above what they show.
 SIGMA_UNSURE: Final = 8.0
+#: Noise does no more to a batch, in sigmas: what is beyond was a step, or has a cause.
+STEP_SIGMAS: Final = 3.0
 #: What noise may well do to a batch, in sigmas: of fifty one takes longer. A deadline leaves room
 #: for that, and a driver's first batch that took no longer than so tells of no slow start.
 NOISE_SIGMAS: Final = 2.0
@@ -75,13 +79,17 @@ FIRST_SPREAD: Final = 0.5
 #: A first batch of which the second takes less than this share, at about its size, paid for code
 #: generation (49 s against 11 on a real query), not for rows: it counts for nothing.
 FIRST_SLOW: Final = 0.5
-#: Of batches that were slow by themselves so many of late are kept, and from so many on they tell
-#: what they add to each in the mean: the worst is left out, which may be an accident, and of one
-#: alone nobody knows how often it comes.
-MOST_SLOW: Final = 8
+#: Of batches that were slow by themselves the last are kept, and from so many on they tell what
+#: they add to each in the mean: the worst is left out, which may be an accident, and of one alone
+#: nobody knows how often it comes.
 FEWEST_SLOW: Final = 3
 #: Beyond the largest size seen lately the curve may bend: by so much of a batch per e-fold of rows.
 BEYOND: Final = 0.3
+#: From so many batches on what one costs is more than a guess: limits are set by it, and the first
+#: batch of a run, which pays for code generation, JIT and the state store's start, teaches nothing
+#: any more. Where runs end with it, that is what a batch costs. After a change of executors, which
+#: the first batch pays for, so many more tell what one costs now.
+KNOWN_BATCHES: Final = 2
 #: The phases of a batch before and after its tasks, whatever rows it holds.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
 
@@ -256,7 +264,7 @@ class Cost(msgspec.Struct):
         expected = (self.seconds(rows) or 0.0) + self.doubt(rows)
         beyond = seconds - expected
         if seconds > expected * math.exp(NOISE_SIGMAS * self.cautious_sigma):
-            self.slow = [*self.slow[1 - MOST_SLOW :], (self.batches, beyond)]
+            self.slow = [*self.slow[1 - LATELY_BATCHES :], (self.batches, beyond)]
         elif len(self.slow) >= FEWEST_SLOW:
             first, last = self.slow[0][0], self.slow[-1][0]
             if self.batches - last > last - first:
@@ -325,7 +333,7 @@ class Cost(msgspec.Struct):
         self.bank = bank
         first = bank[0]
         # Of what the likeliest history was off, the part that is noise and not its doubt.
-        off = min(first.residual**2, 9.0 * first.spread)
+        off = min(first.residual**2, STEP_SIGMAS**2 * first.spread)
         off *= self.variance / (first.spread - noise + self.variance)
         gain = max(1.0 / (self.batches + PRIOR_BATCHES), SIGMA_GAIN)
         self.variance += gain * (off - self.variance)

@@ -38,6 +38,9 @@ class DecayingRate(msgspec.Struct):
 #: Over so long rates are averaged that people read: arrivals, rows processed, time held back. Flink
 #: takes a minute for its rates, too.
 LATELY_SECONDS: Final = 60.0
+#: Of what comes one by one (batches, slow ones among them, ages at which one was ended) so many of
+#: late are kept to judge by: one that stands out is outvoted, and a change soon is all there is.
+LATELY_BATCHES: Final = 8
 #: Two pieces of time in a row whose rates are so close, and so far from the average, are a step.
 STEP_SHARE: Final = 0.25
 #: A piece is at least so long: less is a burst or a gap.

@@ -10,6 +10,7 @@ import msgspec
 
 from agent.core.decide import pool
 from agent.core.decode.events import MOST_LONG
+from agent.core.measure.cost import KNOWN_BATCHES
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
@@ -37,10 +38,6 @@ DURATION_BUCKETS_SECONDS: Final = (
     600.0,
     1800.0,
 )
-#: From so many batches on what one costs is more than a guess: limits are set by it, and the first
-#: batch of a run, which pays for code generation, JIT and the state store's start, teaches nothing
-#: any more. Where runs end with it, that is what a batch costs.
-KNOWN_BATCHES: Final = 2
 #: A batch during which executors came or went teaches nothing of its cost; but from so many in a
 #: row on that is how this query runs (executors that go between triggers and come with the batch),
 #: and each tells what it costs. Fewer are a change that is under way.

@@ -24,12 +24,11 @@ UNTOLD: Final = "untold"
 #: Of an interval: whole ones are read. Spark wakes within milliseconds, on a busy machine within
 #: 80, so what starts within one of them after a moment was started for it.
 UNIT_MILLISECONDS: Final = 100
-#: Two lie on the same grid by chance, as any two moments do; of three one may be late.
+#: Two lie on the same grid by chance, as any two moments do; of three one may be late. Of so
+#: many one may be off the grid, and of more as large a share.
 FEWEST_STARTS: Final = 4
 #: Of a run, the newest: four that came late in a row, as behind a pause of the JVM, hide nothing.
 MOST_STARTS: Final = 16
-#: At most so many times as many starts as are off the grid: one in four may be late.
-OFF_GRID: Final = 4
 
 
 def read(query: Query, ended: Ended) -> None:
@@ -51,7 +50,7 @@ def interval(starts: Sequence[int]) -> int:
     for candidate in {gcd(*three) for three in combinations(starts, 3)}:
         if candidate > found:
             off = sum(start % candidate != 0 for start in starts)
-            found = candidate if off * OFF_GRID <= len(starts) else found
+            found = candidate if off * FEWEST_STARTS <= len(starts) else found
     return found if found > 1 else 0
 
 

@@ -17,13 +17,14 @@ import msgspec
 
 from agent.core.decode.stages import BatchWork, StageGroup, as_cut, scanned
 from agent.core.judge.alignment import SKEWED
-from agent.core.measure.cost import BEYOND, Covariance, Curve, variance_at
+from agent.core.measure.cost import BEYOND, KNOWN_BATCHES, Covariance, Curve, variance_at
+from agent.core.measure.decaying import LATELY_BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
-MOST_SAMPLES: Final = 8
+MOST_SAMPLES: Final = LATELY_BATCHES
 #: A new executor's Java is cold: after so many seconds a batch may take e times what it will, and
 #: the log of that falls with the time that it is there (measured: three times what it will at
 #: first, 1.7 times after half a minute, 1.3 after a minute, 1.1 after one and a half). Those that
@@ -33,8 +34,6 @@ COLD_SECONDS: Final = 15.0
 #: many: to know that a doubling brought nothing it takes 9 warm ones of a noise of .2, 18 of .3.
 TRIAL_DOUBT: Final = 0.1
 MOST_TRIAL_BATCHES: Final = 24
-#: Of these, so many after the first tell what that one cost more than they did, and no fewer judge.
-MOVE_BATCHES: Final = 2
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
 #: 2.2 to 3 times the rows. And how far each change of slots may find it from the one before: a sink
 #: that a calm does not fill is full in a burst.
@@ -287,7 +286,7 @@ class Work(msgspec.Struct):
             later += 1
             trial = msgspec.structs.replace(trial, alone=trial.alone and alone)
             trial = self._believe(trial, rows, then / others, seconds / others, sigma)
-        if later >= MOVE_BATCHES:
+        if later >= KNOWN_BATCHES:
             self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
         trial = msgspec.structs.replace(
             trial,
@@ -299,7 +298,7 @@ class Work(msgspec.Struct):
             rest=rest,
             later=later,
         )
-        unsure = trial.information < 1.0 / TRIAL_DOUBT**2 or later < MOVE_BATCHES
+        unsure = trial.information < 1.0 / TRIAL_DOUBT**2 or later < KNOWN_BATCHES
         if unsure and trial.seen < MOST_TRIAL_BATCHES:
             self.trial = trial
             return
