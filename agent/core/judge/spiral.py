@@ -41,7 +41,7 @@ from agent.core.judge.explanations import (
     variance,
     weights,
 )
-from agent.core.measure.cost import CHANGE_CHANCE, PRIOR_SIGMA
+from agent.core.measure.cost import CHANGE_CHANCE, EDGE, PRIOR_SIGMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,8 +54,6 @@ _FORGETTING: Final = 1.0 - CHANGE_CHANCE
 #: Noise up to this is common; what is beyond takes as much off a foreseen batch, on the log scale:
 #: what is uncertain must not raise an alarm.
 NOISY: Final = 0.25
-#: A square is believed up to so many times the largest batch seen; beyond, its tangent.
-EDGE: Final = 1.5
 #: How likely the explanations of the growth must find it that the deadline is passed. What they
 #: foresee is off, beyond their own doubt, by what any batch's time is (``PRIOR_SIGMA``).
 CREDIBLE: Final = 0.1

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.measure.cost import NOISE_SIGMAS
+from agent.core.measure.cost import EDGE, NOISE_SIGMAS
 
 if TYPE_CHECKING:
     from agent.core.measure.cost import Cost
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 #: Batches behind the belief before a first batch is held against it: of fewer the fixed cost is
 #: still a guess, and those of a new driver are half cold themselves.
 SURE_BATCHES: Final = 8
-#: ... and up to so many times as large as the largest seen of late: what came while no driver ran
-#: may be far more, and of that nothing is known.
-SEEN_TIMES: Final = 2.0
 #: Batches of its run after which that is settled: by then a slower query is believed, and Java is
 #: warm, which takes it a minute and a half. What changes later says nothing of the start.
 SETTLED_BATCHES: Final = 32
@@ -79,7 +76,8 @@ class Cold(msgspec.Struct):
 
     def _told(self, cost: Cost) -> float | None:
         """What the first batch shows; None where there is none, or nothing to hold it against."""
-        seen = 0.0 < self.rows <= SEEN_TIMES * cost.largest_rows
+        # What came while no driver ran may be far more, and of that nothing is known.
+        seen = 0.0 < self.rows <= EDGE * cost.largest_rows
         if cost.batches < SURE_BATCHES or not seen:
             return None
         warm = cost.seconds(self.rows) or 0.0

@@ -90,6 +90,9 @@ BEYOND: Final = 0.3
 #: any more. Where runs end with it, that is what a batch costs. After a change of executors, which
 #: the first batch pays for, so many more tell what one costs now.
 KNOWN_BATCHES: Final = 2
+#: Up to so many times the largest batch seen anything is said of one: a square is believed, beyond
+#: it its tangent, and what a first batch took is held against what it should take.
+EDGE: Final = 1.5
 #: The phases of a batch before and after its tasks, whatever rows it holds.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
 
