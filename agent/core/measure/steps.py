@@ -16,10 +16,9 @@ from agent.core.arrays import Numbers, numbers
 
 #: Rates are those of so many seconds, or of the last two steps where these took longer.
 RATE_SECONDS: Final = 600.0
-#: In less than so many seconds a step or two tell no rate, and nothing has stood for long.
+#: In less than so many seconds a step or two tell no rate, and nothing has stood for long. So
+#: steps nearer to each other are one: thirty tell the rate of ten minutes as well as a hundred.
 LEAST_SECONDS: Final = 20.0
-#: Steps nearer to each other are one: forty tell the rate of ten minutes as well as a hundred.
-APART_SECONDS: Final = RATE_SECONDS / 40.0
 
 
 class Rates(NamedTuple):
@@ -47,7 +46,7 @@ class Steps(msgspec.Struct):
 
     def add(self, time: float, value: float, beside: float = 0.0) -> None:
         """A step ended at ``time``."""
-        if len(self.times) > 1 and time - self.times[-2] < APART_SECONDS:
+        if len(self.times) > 1 and time - self.times[-2] < LEAST_SECONDS:
             del self.times[-1], self.values[-1], self.beside[-1]
         self.times.append(time)
         self.values.append(value)
