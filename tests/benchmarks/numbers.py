@@ -4,8 +4,8 @@
 
 A number that no test misses is either not needed or not tested. Works in a copy; a number takes as
 long as its file's tests below need to fail, about ten seconds at most. What begins with an
-underscore guards arithmetic, not judgement, and is left out. Ends with 1 where a number is missed
-by none.
+underscore guards arithmetic, follows from other numbers or is a fact that nobody tunes, and is left
+out. Ends with 1 where a number is missed by none.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "advice": ("tests/core", "tests/judgement"),
     "credit": ("tests/core",),
     "limits": ("tests/core", "tests/simulation/test_control.py"),
+    **dict.fromkeys(
+        ("other_log", "steps"), ("tests/core/test_other_log.py", "tests/core/test_partitions.py")
+    ),
+    "lanes": tuple(f"tests/core/test_{name}.py" for name in ("lanes", "uneven", "lateness")),
+    "pace": ("tests/core/test_trigger.py", "tests/history/test_trigger.py"),
     "source": ("tests/core",),
     "query": ("tests/core",),
     "clusters": ("tests/core/test_clusters.py", "tests/core/test_told.py"),
