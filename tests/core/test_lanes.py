@@ -170,6 +170,21 @@ def test_rows_are_never_told_to_be_nearer_than_they_may_be(
         assert lanes.oldest_time >= came_by - 10.0 - coarse
 
 
+def test_a_burst_of_an_eighth_of_what_waits_in_one_is_seen() -> None:
+    """An hour waits in both; in one no row came for minutes, and all of these at once before."""
+    lanes = Lanes()
+    look(lanes, 0.0, (0, 0), (0, 0), even_seconds=300.0)
+    for minutes in (*range(3, 19, 3), 18.75):
+        rows = round(60 * minutes)
+        look(lanes, 60.0 * minutes, (0, 0), (rows, rows), even_seconds=300.0)
+    burst_time, after_time = 1125, 1575  # 5 and 7 sixteenths
+    for time in (burst_time + 1, 1350, after_time):
+        look(lanes, float(time), (0, 0), (time, after_time), even_seconds=300.0)
+    for time in range(1800, 3601, 225):
+        look(lanes, float(time), (0, 0), (time, time), even_seconds=300.0)
+    assert lanes.spread_seconds == pytest.approx(1350.0 - burst_time, abs=1.0)
+
+
 def test_a_backlog_of_a_dozen_batches_is_told_to_half_a_batch() -> None:
     """Rows come at every third look; what is read next came twelve looks ago."""
     lanes, there, seen = Lanes(), 0, []
