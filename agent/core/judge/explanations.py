@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 Kind = Literal["fixed", "row", "size"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: What is believed before the first batch, in usual batches: fixed part and part by rows, means and
-#: deviations, of the fixed part what ``Cost`` believes of a first batch; and the deviation of
-#: congestion, of which none is expected.
-PARTS: Final = ((FIRST_SHARE, 0.25), (0.65, 0.35))
+#: deviations; and the deviation of congestion, of which none is expected. The fixed part is what
+#: ``Cost`` believes of a first batch, the one by rows all the rest.
+_ROWS_SHARE: Final = 1.0 - FIRST_SHARE
+PARTS: Final = ((FIRST_SHARE, 0.25), (_ROWS_SHARE, 0.35))
 CONGESTION: Final = 0.2
 #: Batches kept. One as large as all of them together tells nothing of the usual ones, nor do these
 #: of it.
