@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 #: What a batch weighs against the one after it: the chance that nothing changed between them, as
 #: ``agent.core.measure.cost`` has it of the same batches.
 _FORGETTING: Final = 1.0 - CHANGE_CHANCE
-#: Noise up to this is common; what is beyond takes as much off a foreseen batch, on the log scale:
-#: what is uncertain must not raise an alarm.
-NOISY: Final = 0.25
 #: How likely the explanations of the growth must find it that the deadline is passed. What they
 #: foresee is off, beyond their own doubt, by what any batch's time is (``PRIOR_SIGMA``).
 CREDIBLE: Final = 0.1
@@ -347,7 +344,9 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
         return False
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
     arrival = _arrival(rates)
-    factor = math.exp(-max(around.sigma - NOISY, 0.0))
+    # Noise beyond what is believed of any query takes as much off a foreseen batch, on the log
+    # scale: what is uncertain must not raise an alarm.
+    factor = math.exp(-max(around.sigma - PRIOR_SIGMA, 0.0))
     # Few batches may be few of a kind: of the fewest that anything is told from a deviation of the
     # model is taken off, of twice as many half of one.
     doubt = FEWEST_BATCHES / len(batches)
