@@ -119,26 +119,31 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
 def test_a_ruler_s_own_label_on_what_it_records_keeps_no_driver_from_being_told(
     tmp_path: Path,
 ) -> None:
-    """Thanos' ruler needs external labels, and what is scraped does not have them."""
+    """Thanos' ruler needs external labels, and what is scraped does not have them.
+
+    Of two for safety, each at its own moment, whoever reads from both sees both.
+    """
     rules = read(EXAMPLES / "sidecar.rules.yml")
     for group in rules["groups"]:
         group["rules"] = [one for one in group["rules"] if "alert" in one]
     (tmp_path / "alert.json").write_text(json.dumps(rules))
     agent = 'job="weir",instance="a",pod="a"'
     of = f'{{application="orders",query="%s",cluster="eu",namespace="jobs",{agent}%s}}'
-    own = ',ruler="r"'
-    lived = "0+60x10 _x60"  # the time of each minute, as it was recorded until the pod ended
     given = {
-        "query:weir_query_stopped:last_zero_timestamp_seconds" + of % ("killed", own): lived,
         "weir_query_stopped" + of % ("killed", ""): "0x10 _x60",
         "weir_query_up" + of % ("killed", ""): "1x10 _x60",
         # Stopped between the rules' last look and the last scrape.
-        "query:weir_query_stopped:last_zero_timestamp_seconds" + of % ("stopped", own): lived,
         "weir_query_stopped" + of % ("stopped", ""): "0x9 1 _x60",
         "weir_query_up" + of % ("stopped", ""): "1x9 0 _x60",
-        f"agent:weir_build_info:last_timestamp_seconds{{{agent}{own}}}": lived,
         f"weir_build_info{{{agent}}}": "1x10 _x60",
     }
+    for ruler, begins in {"r": 0, "s": 5}.items():
+        own = f',ruler="{ruler}"'
+        lived = f"{begins}+60x10 _x60"  # each look's time, as recorded until the pod ended
+        for query in ("killed", "stopped"):
+            name = "query:weir_query_stopped:last_zero_timestamp_seconds" + of % (query, own)
+            given[name] = lived
+        given[f"agent:weir_build_info:last_timestamp_seconds{{{agent}{own}}}"] = lived
     asked = {
         "expr": 'ALERTS{alertname="WeirDriverGone",alertstate="firing"}',
         "eval_time": "30m",
