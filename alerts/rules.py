@@ -174,14 +174,23 @@ def _committed(window: str) -> str:
     return f"sum without (result) (increase({_COMMITTED}[{window}])) > 0"
 
 
+def _failed_thrice(window: str) -> str:
+    """How often it failed within it, where that is three times.
+
+    Of a series that began within it, as an agent's in a new pod, ``increase`` alone makes nearly
+    three of two; the difference alone would take a count that began anew for failures.
+    """
+    counted = f"max_over_time({_FAILED}[{window}]) - min_over_time({_FAILED}[{window}])"
+    return f"increase({_FAILED}[{window}]) > 2.5 and {counted} >= 3"
+
+
 #: Time-outs led to where it is, within a day: WeirSpiral tells.
 _FOR_ITS_TIME = f"max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1"
 _LOST_FOR_GOOD = f"max without (phase) ({_DEAD}) == 1"
 #: What ends before a batch begins, for its configuration, is no batch's failure. Of a query that is
 #: let go of, the counts end at once, and so does this.
 _FAILS_AT_ITS_START = (
-    f"max without (result) (increase({_FAILED}[15m]) and {_FAILED}) > 2.5"
-    f" unless {_committed('15m')}"
+    f"max without (result) ({_failed_thrice('15m')} and {_FAILED}) unless {_committed('15m')}"
 )
 
 
@@ -483,7 +492,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         says="three failures in an hour, with commits between",
-        expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
+        expression=f"{_failed_thrice('1h')} and increase({_FAILED}[15m]) > 0"
         f" and {of_query('weir_batches_total')} {_committed('1h')}"
         f" unless {of_query('weir_batches_total')} {over(series, '15m')}",
         hold="0s",

@@ -445,6 +445,27 @@ def test_events_dropped_long_ago_are_not_told_again(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("alert", "committed"), [("WeirFailingOften", "_x30 0+1x60"), ("WeirBatchesFailing", None)]
+)
+@pytest.mark.parametrize("failures", [2, 3])
+def test_two_failures_are_not_three_of_an_agent_in_a_new_pod(
+    alert: str, committed: str | None, failures: int, tmp_path: Path
+) -> None:
+    """Its counts go on from where they were: a series that begins at seven."""
+    failed = " ".join(str(7 + n) for n in range(failures))
+    given = {
+        q("weir_batches_total", result="failed"): f"_x30 {failed} {7 + failures}x60",
+        q("weir_query_up"): "1x100",
+    }
+    if committed is not None:
+        given[q("weir_batches_total", result="completed")] = committed
+    # Looked at between scrapes, too, while what is counted is within the shorter window.
+    told = {60 * (31 + failures) + seconds: int(failures > 2) for seconds in range(0, 600, 15)}
+    done = firing(alert, given, told, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
     """That the test above can fail at all: the same tests, asked a minute early."""
     case = CASES[0]
