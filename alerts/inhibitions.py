@@ -124,4 +124,10 @@ INHIBITIONS: Final[tuple[Inhibition, ...]] = (
         equal=("cluster", "namespace", "instance"),
         why="A full agent refuses events; that it is full says more.",
     ),
+    Inhibition(
+        sources=("WeirAgentRestarting",),
+        targets=("WeirAgentFlapping",),
+        equal=("cluster", "namespace", "instance"),
+        why="Between two starts it does not answer; that it ends says more.",
+    ),
 )

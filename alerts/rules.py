@@ -12,7 +12,7 @@ from alerts.expressions import of_query, series
 from alerts.model import Alert, Recording
 from dashboards import links
 from dashboards.over import STOPPED, over, stops
-from dashboards.silent import MISSED, silent, was_agent
+from dashboards.silent import MISSED, flapping, silent, was_agent
 
 BACKLOG_GROWTH_5M: Final = "query:weir_backlog_seconds:deriv5m"
 BACKLOG_GROWTH: Final = "query:weir_backlog_seconds:deriv15m"
@@ -741,10 +741,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=silent(series),
         hold="15s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "
-        "agents still answer. Two scrapes that failed are no chance, however often is scraped: 150 "
-        "seconds hold two that are a minute apart, and the wait for a third. They and 15 s leave "
-        "out a restart, which takes seconds; scraped every 15 s it pages within two minutes. One "
-        "that service discovery lists no more was taken away on purpose, as with its driver's pod.",
+        "agents still answer. Two scrapes that failed are no chance: 150 seconds hold two that are "
+        "a minute apart, and the wait for a third. They and 15 s leave out a restart, which takes "
+        "seconds; scraped every 15 s it pages within two minutes. Of one that answers between "
+        "WeirAgentFlapping tells. One that service discovery lists no more was taken away on "
+        "purpose, as with its driver's pod.",
         summary="The Weir agent at {{ or $labels.pod $labels.instance }} does not answer",
         description="Nobody sees the queries that report to it. They run on: their grants expire, "
         "and they go back to the limits that they configured; where they configured none, the last "
@@ -852,6 +853,24 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary="The Weir agent at {{ or $labels.pod $labels.instance }} starts again and again",
         description="{{ $value }} times within the last hour. With each start alerts begin anew to "
         "wait, and those that wait for minutes may not be told at all.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentFlapping",
+        severity="warning",
+        subject="agent",
+        says="stopped answering scrapes three times within half an hour",
+        expression=flapping(series),
+        hold="0s",
+        why="A scrape that fails ends all series, and alerts that wait begin anew: one in each ten "
+        "minutes keeps most of them from being told, and WeirAgentUnreachable sees none, as the "
+        "next one succeeds. An outage is one, however long, and an upgrade and going back are two. "
+        "It must not wait, for the same reason.",
+        summary="The Weir agent at {{ or $labels.pod $labels.instance }} answers scrapes only now "
+        "and then",
+        description="It stopped answering three times or more within half an hour. With each "
+        "scrape that fails alerts begin anew to wait, and those that wait for minutes may not be "
+        "told at all.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -12,8 +12,14 @@ UP: Final = "up"
 #: So long after it last answered an agent is missed, and what it counted is remembered: a weekend.
 MISSED: Final = "3d"
 
+#: Looked back for scrapes that fail singly: three are as often as the ten minutes for which most
+#: alerts wait. What no scrape brings lets each of them wait anew.
+_LATELY: Final = "30m"
+
 _FAILED_SCRAPES: Final = f"count_over_time({UP}[150s]) - sum_over_time({UP}[150s])"
 _NO_ANSWER: Final = f"({UP} == 0 and {_FAILED_SCRAPES} >= 2)"
+#: Falls from 1 to 0: an outage is one, however long.
+_COMES_AND_GOES: Final = f"(resets({UP}[{_LATELY}]) >= 3)"
 
 
 def was_agent(of: Callable[..., str], matchers: str = "") -> str:
@@ -30,14 +36,22 @@ def silent(of: Callable[..., str]) -> str:
     of_pods = was_agent(of, 'pod!=""')
     others = f'({was_agent(of)} unless on (job, namespace, pod) {UP}{{pod!=""}})'
     return (
-        f"max without (version, python_version) ({_without_answer(others, 'job, instance, pod')})"
+        "max without (version, python_version)"
+        f" ({_whose_target(others, 'job, instance, pod', _NO_ANSWER)})"
         " or max without (version, python_version, instance)"
-        f" ({_without_answer(of_pods, 'job, namespace, pod')})"
+        f" ({_whose_target(of_pods, 'job, namespace, pod', _NO_ANSWER)})"
     )
 
 
-def _without_answer(agents: str, target: str) -> str:
-    """Those whose target, found by these labels, does not answer.
+def flapping(of: Callable[..., str]) -> str:
+    """Agents that stop answering again and again, at one address, with their own labels."""
+    agents = f"last_over_time({of('weir_build_info')}[{_LATELY}])"
+    found = _whose_target(agents, "job, instance, pod", _COMES_AND_GOES)
+    return f"max without (version, python_version) ({found})"
+
+
+def _whose_target(agents: str, target: str, does: str) -> str:
+    """Those whose target, found by these labels, is among those that ``does`` gives.
 
     By its cluster, too, where it has that: else one that is dead would be told once for each
     cluster that has one of its name. A target that Prometheus gives none, or another than the
@@ -45,6 +59,6 @@ def _without_answer(agents: str, target: str) -> str:
     """
     by_cluster = f"on (cluster, {target})"
     return (
-        f"{agents} and {by_cluster} {_NO_ANSWER}"
-        f" or {agents} unless {by_cluster} {UP} and on ({target}) {_NO_ANSWER}"
+        f"{agents} and {by_cluster} {does}"
+        f" or {agents} unless {by_cluster} {UP} and on ({target}) {does}"
     )

@@ -75,6 +75,10 @@ _STARTS_AGAIN: Final = (
     "3 times within the last hour. With each start alerts begin anew to wait, and those that wait "
     "for minutes may not be told at all."
 )
+_FLAPS: Final = (
+    "It stopped answering three times or more within half an hour. With each scrape that fails "
+    "alerts begin anew to wait, and those that wait for minutes may not be told at all."
+)
 _NOT_BACK: Final = (
     "It failed or its driver fell silent, and it has not come back for 3 minutes. If its driver is "
     "dead, or it failed, nothing of its input is processed. If it is gone for good: weir retire."
@@ -1602,6 +1606,52 @@ CASES: Final[tuple[Case, ...]] = (
                 _of_pod("b", "orders-driver"): "_x14 900x9 stale",
                 _of_pod("c", "orders-driver"): "_x29 1800x9 stale",
                 _of_pod("d", "orders-driver"): "_x44 2700x30",
+            },
+        ),
+    ),
+    Case(
+        alert="WeirAgentFlapping",
+        fires={
+            _target("a"): "1x4 0 1x7 0 1 0 1x120",
+            _build("a"): "1x4 stale 1x7 stale 1 stale 1x120",
+        },
+        at=16,
+        labels={**_JOB, "instance": "a:9655"},
+        summary="The Weir agent at a:9655 answers scrapes only now and then",
+        description=_FLAPS,
+        quiet=(
+            {_target("a"): "1x4 0x120", _build("a"): "1x4 stale _x120"},  # gone for good
+            {  # an upgrade, and back
+                _target("a"): "1x4 0x2 1x9 0x3 1x60",
+                _build("a"): "1x4 stale _x1 1x9 stale _x2 1x60",
+            },
+            {_target("a"): "1 0 1 0 1 0 1x70", _build("b"): "1x80"},  # another program's target
+            {  # two agents, each upgraded, and back
+                target(agent): values
+                for agent in ("a", "b")
+                for target, values in (
+                    (_target, "1x4 0 1x4 0 1x70"),
+                    (_build, "1x4 stale 1x4 stale 1x70"),
+                )
+            },
+        ),
+    ),
+    Case(
+        alert="WeirAgentFlapping",  # in a pod, with a namespace of its own beside the target's
+        fires={
+            _target("a", pod="weir-0", where="jobs"): "1 0 1 0 1 0 1x60",
+            _build("a", pod="weir-0"): "1 stale 1 stale 1 stale 1x60",
+        },
+        at=5,
+        labels={**_JOB, "instance": "a:9655", "pod": "weir-0"},
+        summary="The Weir agent at weir-0 answers scrapes only now and then",
+        description=_FLAPS,
+        quiet=(
+            {  # a pod that is made anew has another address
+                _target("a", pod="weir-0"): "1 0 1 0 1 stale",
+                _build("a", pod="weir-0"): "1 stale 1 stale 1 stale",
+                _target("b", pod="weir-0"): "_x5 1 0 1 0 1x60",
+                _build("b", pod="weir-0"): "_x5 1 stale 1 stale 1x60",
             },
         ),
     ),

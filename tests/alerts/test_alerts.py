@@ -318,6 +318,22 @@ def firing(
     return promtool(path)
 
 
+@pytest.mark.parametrize("pattern", ["1 1 0", "1 0", "1 0 0"])
+def test_an_agent_whose_scrapes_fail_singly_is_told_of(pattern: str, tmp_path: Path) -> None:
+    """Alerts that wait begin anew with each, so one that waits would not be told."""
+    scrapes = pattern.split() * 40
+    given = {
+        'up{job="weir",instance="a:9655"}': " ".join(scrapes),
+        'weir_build_info{job="weir",instance="a:9655",version="1"}': " ".join(
+            "1" if one == "1" else "stale" for one in scrapes
+        ),
+    }
+    # The third fails within 135 seconds.
+    expected = dict.fromkeys(range(150, 600, 15), 1)
+    done = firing("WeirAgentFlapping", given, expected, tmp_path, step="15s")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_scraped_each_minute_one_scrape_that_fails_is_no_agent_that_is_gone(tmp_path: Path) -> None:
     up = 'up{job="weir",instance="%s:9655"}'
     build = 'weir_build_info{job="weir",instance="%s:9655",version="1"}'

@@ -291,6 +291,11 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
             {("WeirAgentFull", "")},
         ),
         (
+            "restarts",
+            [("WeirAgentRestarting", ""), ("WeirAgentFlapping", "")],
+            {("WeirAgentRestarting", "")},
+        ),
+        (
             # Of two shards one scrapes no agent, and the other tells of a query.
             "down",
             [("WeirAgentDown", ""), ("WeirAgentUnreachable", ""), ("WeirQueryGone", "a")],
