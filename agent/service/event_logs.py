@@ -278,7 +278,8 @@ class Directory:
 
     def names_behind(self) -> set[str]:
         """Logs that are not read to their end."""
-        return self.followers.keys() & set(self._behind)
+        waiting = {name for name, follower in self.followers.items() if follower.waits}
+        return self.followers.keys() & set(self._behind) | waiting
 
     async def _do(self, act: Callable[[], _T]) -> _T:
         self._asked_time = self._clock()
@@ -305,7 +306,7 @@ class Directory:
         if now - self._pulse_time >= PULSE_SECONDS:
             self._pulse_time = now
             for name, follower in list(self.followers.items()):
-                await self._pulse(follower, behind=name in self._behind)
+                await self._pulse(follower, behind=name in self._behind or follower.waits)
             await self._put_aside(self._machine())
 
     async def _read_on(self) -> None:
@@ -460,7 +461,7 @@ class Directory:
             if follower.ended:
                 self._ended.add(name)
                 self._forget(name)
-            else:
+            elif not follower.waits:
                 self._read_out.add(name)
             return False
         if self._keeper.fleet.has_listener(request.application.id):

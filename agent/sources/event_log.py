@@ -287,7 +287,8 @@ class Follower:
             if now is not None and live and (read is not None or step):
                 self._heard_time = now
             if read is None:
-                self._end_time = self._end_time if now is None else now
+                if now is not None and not self.waits:
+                    self._end_time = now
                 break
             if read.events:
                 self._waiting = read
@@ -358,6 +359,11 @@ class Follower:
         return now - max(written, self._heard_time)
 
     @property
+    def waits(self) -> bool:
+        """Whether more stands in the log, behind zeros whose lines may be on their way still."""
+        return self._hole is not None
+
+    @property
     def held_bytes(self) -> int:
         """What is kept of this log until more of it comes."""
         return self._unfinished_bytes + (0 if self._decoder is None else self._decoder.held_bytes)
@@ -385,7 +391,7 @@ class Follower:
                 over = not data and self._hole is None and self._at_end_of_part()
                 if over:
                     data = self._read()  # what was written before it rolled, after the read above
-                if over and not data:
+                if over and not data and self._hole is None:
                     return self._request([], INSTANCE) if self._open_next() else None
                 if not data:
                     return None
