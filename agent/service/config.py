@@ -274,7 +274,7 @@ class Settings(BaseSettings):
         "A batch is made longer than the target only while one twice as long brings this share "
         "more rows per second; 0.25 is up to three times its fixed cost. Less digests more where "
         "too much arrives, in longer batches. What only a longer one digests is digested anyway. "
-        "Runs that end by themselves take half of it: no batch of theirs is waited for.",
+        "Runs that end by themselves take 0.125 at most: no batch of theirs is waited for.",
         gt=0,
         le=1,
     )

@@ -54,12 +54,13 @@ _FORGETTING: Final = 1.0 - CHANGE_CHANCE
 #: How likely the explanations of the growth must find it that the deadline is passed. What they
 #: foresee is off, beyond their own doubt, by what any batch's time is (``PRIOR_SIGMA``).
 CREDIBLE: Final = 0.1
-#: What counts as a change.
+#: Of the intervals kept, the oldest, which tell what arrived before; what counts as a change.
+OLDEST_SHARE: Final = 3
 CHANGED: Final = 1.3
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
-#: Arrivals, of now and of before, are averaged over so many intervals; those of now must have
-#: lasted, but for a change, for this share of the time that they are taken to go on.
+#: Arrivals are averaged over so many intervals, and must have lasted, but for a change, for this
+#: share of the time that they are taken to go on.
 RATES: Final = 2
 LASTED: Final = 0.15
 #: From this share of its limit on, a batch may have left rows behind: sources round.
@@ -416,7 +417,7 @@ def _since(
     arrival: float,
 ) -> str:
     """What has changed since the oldest batches kept: arrivals, the cost of the same rows, both."""
-    before = _mean(rates[:RATES])
+    before = _mean(rates[: max(len(rates) // OLDEST_SHARE, 1)])
     more = arrival / before if before > 0.0 else 1.0
     dearer = sum(
         weight * one.batch_seconds(one.rows, 0, most_rows=one.rows) / one.seconds
