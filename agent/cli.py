@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Where neither option nor WEIR_AGENT_URL names an agent; agent.client has the same.
 _DEFAULT_URL: Final = "http://127.0.0.1:9655"
 
+_NOT_A_SOCKET: Final = 10038  # WSAENOTSOCK
+
 #: The base of all that typer raises for a wrong command line; some versions carry click inside.
 _CommandLineError: Final[Any] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
@@ -715,7 +717,7 @@ def main() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()  # else the interpreter does, and exits with 120 where it cannot
     except (ImportError, AttributeError, OSError) as error:
-        if os.name == "nt":  # no flock, no user names, no select but on sockets
+        if _lacks(error):
             _say(f"weir: this command runs on Linux, on macOS and in WSL, not on Windows ({error})")
             raise SystemExit(1) from None
         if not isinstance(error, OSError) or not _of_output(error):
@@ -727,6 +729,17 @@ def main() -> None:
         else:
             _say(f"weir: {error.filename or 'the output'} cannot be written: {error.strerror}")
     raise SystemExit(code)
+
+
+def _lacks(error: Exception) -> bool:
+    """Whether it tells of what Windows has not: locks, user names, a select of no sockets."""
+    if os.name != "nt":
+        return False
+    if isinstance(error, ImportError):
+        return error.name in ("fcntl", "pwd", "resource", "termios")
+    if isinstance(error, AttributeError):
+        return getattr(error.obj, "__name__", "") in ("os", "posix", "signal", "select")
+    return getattr(error, "winerror", None) == _NOT_A_SOCKET
 
 
 def _of_output(error: OSError) -> bool:

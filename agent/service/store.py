@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -27,6 +28,12 @@ APPLICATION_ID: Final = 0x57454952
 FILE_NAME: Final = "state.sqlite"
 LOCK_NAME: Final = "agent.lock"
 NO_MARKS: Final[Mapping[str, bytes]] = MappingProxyType({})
+#: What locking a file answers where its file system knows no locks, or its server does not.
+_NO_LOCKS: Final = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+_WITHOUT_LOCKS: Final = (
+    ": another program has it open, or its file system has not the locks that an agent and SQLite "
+    "need, as many network file systems: put state_dir on a local disk or on a block volume"
+)
 #: What `PRAGMA quick_check` says of a page that the disk did not give, as if that were damage.
 _UNREAD: Final = ("unable to get the page", "failed to get page")
 _SET_MARK: Final = (
@@ -76,6 +83,7 @@ class Store:
             self._lock = _lock(directory / LOCK_NAME)
         except OSError as error:
             said = f"{error.filename or directory}: {error.strerror}"
+            said += _WITHOUT_LOCKS if error.errno in _NO_LOCKS else ""
             raise StoreUnusable(_said_of_a_full_disk(directory) or said) from None
         try:
             self._database = self._open_or_set_aside(self.path)
@@ -83,11 +91,7 @@ class Store:
             self._unlock()
             said = f"{self.path}: {error}"
             if isinstance(error, sqlite3.OperationalError) and "lock" in str(error):
-                said += (
-                    ": another program has it open, or its file system has not the locks that "
-                    "SQLite needs, as many network file systems: put state_dir on a local disk or "
-                    "on a block volume"
-                )
+                said += _WITHOUT_LOCKS
             raise StoreUnusable(_said_of_a_full_disk(directory) or said) from None
 
     def load(self) -> list[Change]:

@@ -297,9 +297,8 @@ def test_a_server_of_http_asked_for_https_says_what_to_write(guarded: AgentProce
 @pytest.mark.parametrize(
     "error",
     [
-        ModuleNotFoundError("No module named 'fcntl'"),
-        AttributeError("module 'os' has no attribute 'O_NONBLOCK'"),
-        OSError(10038, "not a socket"),
+        ModuleNotFoundError("No module named 'fcntl'", name="fcntl"),
+        AttributeError("module 'os' has no attribute 'O_NONBLOCK'", obj=os),
     ],
 )
 def test_what_cannot_run_on_windows_says_so(
@@ -317,6 +316,19 @@ def test_what_cannot_run_on_windows_says_so(
     said = capfd.readouterr().err
     assert said.startswith("weir: this command runs on Linux, on macOS and in WSL, not on Windows")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [ImportError("x", name="numpy"), AttributeError("y", obj=3)])
+def test_what_fails_by_itself_is_not_windows_fault(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command() -> NoReturn:
+        monkeypatch.setattr(cli.os, "name", "nt")
+        raise error
+
+    monkeypatch.setattr(cli, "_run", command)
+    with pytest.raises(type(error)):
+        cli.main()
 
 
 WRITES = (

@@ -129,6 +129,20 @@ def test_one_agent_a_directory_of_a_share_too(
     first.close()
 
 
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_that_does_not_lock_at_all_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As Lustre without ``-o flock``, and NFS whose server has no lock daemon."""
+
+    def refused(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(store_module.fcntl, "flock", refused)
+    with pytest.raises(StoreUnusable, match="local disk or on a block volume"):
+        Store(tmp_path)
+
+
 @pytest.mark.parametrize("said", ["database is locked", "locking protocol"])
 def test_a_file_system_without_locks_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
