@@ -108,6 +108,9 @@ def test_each_step_lets_prometheus_in(tmp_path: Path) -> None:
         for agent, scraper in itertools.product(step, step):
             told = (scraper / "scraper").read_bytes()
             assert Tokens(agent / "agent").accept(told), (agent.name, scraper.name)
+    # Prometheus has its new one later than agents can let go of the old one.
+    waits = aside.partition("before the third")[2].partition("after the fourth")[0]
+    assert "Go on with the third some five minutes later" in waits
 
 
 @pytest.mark.parametrize(
