@@ -1086,6 +1086,39 @@ def test_what_two_listeners_of_one_application_count_is_one_sum_that_never_falls
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        # Who tells, what it has counted, whether that can be taken in; what all have counted then.
+        [("a", 100, True, 100), ("b", 50, True, 150), ("a", 101, False, 150), ("b", 51, True, 151)],
+        [("a", 200, True, 200), ("a", 150, True, 200), ("a", 201, True, 201)],
+    ],
+    ids=["heard, but not counted", "sent before, arrived after"],
+)
+def test_neither_who_is_only_heard_nor_a_late_request_changes_what_listeners_have_counted(
+    steps: list[tuple[str, int, bool, int]], *, restarts: bool
+) -> None:
+    """A sum that falls reads as a restart: all of it would be counted again, or a part twice."""
+    all_, saved = fleet(), dict[str, bytes]()
+    for number, (instance, calls, taken, counted) in enumerate(steps):
+        one = Driver(instance=instance, sequence=number, time=START_TIME + number)
+        body = json.loads(one.body(one.heartbeat()))
+        totals = dict.fromkeys(
+            ("dropped_total", "callbacks_total", "callback_seconds_total"), calls
+        )
+        body["listener"] |= totals
+        request = decode_request(json.dumps(body).encode())
+        (all_.receive if taken else all_.hear)(request, one.time)
+        saved |= {part.part: part.data for part in all_.changes() if part.data is not None}
+        if restarts and taken:
+            changes = [Change(part, data) for part, data in saved.items()]
+            all_ = Fleet.restore(POLICY, changes, started_time=one.time)
+        (view,) = all_.listeners_together(one.time)
+        assert view.last_heard_time == one.time
+        assert {getattr(view.counters, total) for total in totals} == {counted}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 def test_a_name_that_went_over_to_another_application_is_that_ones_alone(*, restarts: bool) -> None:
     """Who had it comes back after a silence: one series would tell of two listeners in turn."""
     all_ = fleet()

@@ -36,15 +36,14 @@ class Counters(msgspec.Struct, frozen=True):
     callbacks_total: int = 0
     callback_seconds_total: float = 0.0
 
-    def plus(self, told: Listener, before: Listener | None) -> Counters:
-        """And what one of them has counted since ``before``, or since it started."""
-        since = Listener(told.instance) if before is None else before
+    def plus(self, told: Listener, before: Listener) -> Counters:
+        """And what one of them has counted since ``before``, of which ``told`` is no less."""
         return Counters(
-            _grown(self.dropped_total, since.dropped_total, told.dropped_total),
-            _grown(self.callbacks_total, since.callbacks_total, told.callbacks_total),
+            _grown(self.dropped_total, before.dropped_total, told.dropped_total),
+            _grown(self.callbacks_total, before.callbacks_total, told.callbacks_total),
             _grown(
                 self.callback_seconds_total,
-                since.callback_seconds_total,
+                before.callback_seconds_total,
                 told.callback_seconds_total,
             ),
         )
@@ -55,7 +54,17 @@ _Number = TypeVar("_Number", int, float)
 
 def _grown(total: _Number, before: _Number, now: _Number) -> _Number:
     """By what one of those that add up to it has grown; more could not be saved."""
-    return min(total + max(now - before, 0), MOST_COUNT)
+    return min(total + (now - before), MOST_COUNT)
+
+
+def _no_less(told: Listener, before: Listener) -> Listener:
+    """As told, with the larger of each total: what was sent before it may arrive after it."""
+    return msgspec.structs.replace(
+        told,
+        dropped_total=max(told.dropped_total, before.dropped_total),
+        callbacks_total=max(told.callbacks_total, before.callbacks_total),
+        callback_seconds_total=max(told.callback_seconds_total, before.callback_seconds_total),
+    )
 
 
 class Sender(msgspec.Struct):
@@ -67,7 +76,7 @@ class Sender(msgspec.Struct):
     last_sequence: int = 0
     heard_time: float = 0.0
     event_time: float = 0.0  # the newest that an event log told of, by its driver's clock
-    #: Of its application when it was heard last. One per application that never falls: the counts
+    #: Of its application when it was counted last. One per application that never falls: the counts
     #: of two listeners in turn, as of two notebooks on a cluster, would look like restarts.
     counters: Counters = Counters()
 
@@ -100,7 +109,7 @@ class Senders:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._senders: dict[str, Sender] = {}
-        self._named: dict[str, Sender] = {}  # by its name, the one heard last of who has that
+        self._named: dict[str, Sender] = {}  # by its name, who was counted last
         self._logs_gone: dict[str, float] = {}  # when a followed log was first missed
 
     def __getitem__(self, instance: str) -> Sender:
@@ -144,9 +153,10 @@ class Senders:
         """
         instance = request.listener.instance
         sender = self._senders.get(instance)
-        before = None if sender is None else sender.listener
+        before = Listener(instance) if sender is None else sender.listener
+        told = _no_less(request.listener, before)
         if sender is None:
-            sender = self._senders[instance] = Sender(request.application.id, "", request.listener)
+            sender = self._senders[instance] = Sender(request.application.id, "", told)
         sender.application_id = request.application.id
         plain = label(request.application.name)
         holder = self._named.get(plain)
@@ -159,10 +169,8 @@ class Senders:
         last = self._named.get(name)
         self._unname(sender)
         sender.application = name
-        sender.counters = (Counters() if last is None else last.counters).plus(
-            request.listener, before
-        )
-        sender.listener, sender.heard_time = request.listener, now
+        sender.counters = (Counters() if last is None else last.counters).plus(told, before)
+        sender.listener, sender.heard_time = told, now
         self._named[sender.application] = sender
         return sender
 
@@ -249,14 +257,18 @@ class Senders:
         found: dict[str, list[Sender]] = {}
         for sender in self.heard_within(self._policy.forget_seconds, now):
             found.setdefault(sender.application, []).append(sender)
-        return [self._together(senders) for senders in found.values()]
+        return [self._together(application, senders) for application, senders in found.items()]
 
-    def _together(self, senders: list[Sender]) -> ListenersView:
-        newest = max(senders, key=_newness)
+    def _together(self, application: str, senders: list[Sender]) -> ListenersView:
+        # Who was heard last may be one whose request could not be counted: its sum is an older one.
+        counted = self._named.get(application)
+        if counted is None:  # forgotten
+            counted = max(senders, key=lambda one: one.counters.callbacks_total)
+        heard_time = max(one.heard_time for one in senders)
         # Of one that was restarted the listener before it tells no more.
-        since = newest.heard_time - self._policy.silent_seconds
+        since = heard_time - self._policy.silent_seconds
         waiting = sum(one.listener.queue_length for one in senders if one.heard_time >= since)
-        return ListenersView(newest.application, newest.counters, waiting, newest.heard_time)
+        return ListenersView(application, counted.counters, waiting, heard_time)
 
 
 def _newness(sender: Sender) -> tuple[float, int]:
