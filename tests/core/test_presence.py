@@ -1118,6 +1118,29 @@ def test_neither_who_is_only_heard_nor_a_late_request_changes_what_listeners_hav
         assert {getattr(view.counters, total) for total in totals} == {counted}
 
 
+def test_what_listeners_have_counted_is_not_less_after_the_agents_clock_was_set_back() -> None:
+    """Who was heard last by the clock before is not who was counted last."""
+    all_, saved = fleet(), dict[str, bytes]()
+    counts, sequences = {"a": 100, "b": 50}, {"a": 0, "b": 0}
+    for started, heard in ((0.0, "ab"), (-500.0, "a"), (-400.0, "")):
+        if saved:
+            changes = [Change(part, data) for part, data in saved.items()]
+            all_ = Fleet.restore(POLICY, changes, started_time=START_TIME + started)
+            all_.wake()
+        for instance in heard:
+            counts[instance] += 1
+            one = Driver(
+                instance=instance, sequence=sequences[instance], time=START_TIME + started + 1.0
+            )
+            body = json.loads(one.body(one.heartbeat()))
+            sequences[instance] = one.sequence
+            body["listener"]["callbacks_total"] = counts[instance]
+            all_.receive(decode_request(json.dumps(body).encode()), one.time)
+        saved |= {part.part: part.data for part in all_.changes() if part.data is not None}
+        (view,) = all_.listeners_together(START_TIME + started + 1.0)
+        assert view.counters.callbacks_total == sum(counts.values())
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_name_that_went_over_to_another_application_is_that_ones_alone(*, restarts: bool) -> None:
     """Who had it comes back after a silence: one series would tell of two listeners in turn."""

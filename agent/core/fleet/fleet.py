@@ -133,7 +133,8 @@ class Fleet:
         for query in self._roster:
             if self.wakefulness.slept.get(part_of_query(query.key)) == query.life.heard_time:
                 wake(query, before)
-        self._senders.wake(self.wakefulness.slept, before)
+        for instance in self._senders.wake(self.wakefulness.slept, before):
+            self._changed.touch(part_of_listener(instance))
 
     def tick(self, now: float, off_seconds: float = 0.0) -> set[Key]:
         """Marks silent queries as gone, forgets those gone long enough; returns what changed.

@@ -178,11 +178,19 @@ class Senders:
         """When each was heard last, by the name of its part."""
         return {part_of_listener(of): sender.heard_time for of, sender in self._senders.items()}
 
-    def wake(self, slept: dict[str, float], before: float) -> None:
-        """Those not heard since they ``slept`` were heard at most so ``before`` a time."""
+    def wake(self, slept: dict[str, float], before: float) -> list[str]:
+        """Those not heard since they ``slept`` were heard at most so ``before`` a time.
+
+        Gives the instances of those that had been heard later: as saved they would be the newest
+        again, before who is heard by this clock.
+        """
+        later: list[str] = []
         for instance, sender in self._senders.items():
-            if slept.get(part_of_listener(instance)) == sender.heard_time:
-                sender.heard_time = min(sender.heard_time, before)
+            heard_time = sender.heard_time
+            if heard_time > before and slept.get(part_of_listener(instance)) == heard_time:
+                sender.heard_time = before
+                later.append(instance)
+        return later
 
     def forget_silent(self, now: float) -> list[str]:
         """Forgets those that have no tail to send again; gives their instances."""
