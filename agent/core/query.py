@@ -67,6 +67,7 @@ class Run(msgspec.Struct):
     run_id: str = ""
     past_runs: list[str] = []  # their last events may come after the next run's first
     trigger: str = ""  # empty: nobody has told it, and an event log never does
+    trigger_run_id: str = ""  # the run that told it, or an earlier one's; empty: none has
     trigger_seconds: float = 0.0  # of one told, else as its batches' starts show
     #: Of its batches that followed idle time, while no trigger is told; see ``measure/pace.py``.
     starts: list[int] = []

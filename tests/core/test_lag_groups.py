@@ -179,6 +179,7 @@ KAFKA_TABLE = "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@1f"
 FOREACH_BATCH = "ForeachBatchSink"
 
 
+@pytest.mark.parametrize("told_before", [False, True])
 @pytest.mark.parametrize(
     ("sink", "stateful", "held"),
     [
@@ -195,17 +196,23 @@ FOREACH_BATCH = "ForeachBatchSink"
     ],
 )
 def test_where_only_an_event_log_tells_what_may_run_ahead_has_no_group(
-    sink: str, *, stateful: bool, held: bool
+    sink: str, *, stateful: bool, held: bool, told_before: bool
 ) -> None:
-    """It holds neither the query's options nor its trigger."""
+    """It holds neither the query's options nor its trigger, and an earlier run's may be others."""
     one, driver = fleet(), Driver(application="shop")
+    if told_before:
+        batch = driver.progress(9, 1.0, sources=[reading(t={"0": 5})])
+        batch["body"]["sink"]["description"] = sink
+        send(one, driver, driver.started(sink=sink), batch)
+        assert one.committed() == {KEY: {("t", "0"): 5}}
+        driver.run_id = "r-2"
     name = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
     began = {"Event": f"{name}StartedEvent", **driver.ids(), "timestamp": format_time(driver.time)}
     operator = {"operatorName": "dedupe", "numRowsTotal": 5}
     body = {
         **driver.ids(),
         "timestamp": format_time(driver.time),
-        "batchId": 0,
+        "batchId": driver.batch_id + 1,
         "durationMs": {"addBatch": 900, "triggerExecution": 1000},
         "stateOperators": [operator] if stateful else [],
         "sources": [{**reading(), "endOffset": '{"t": {"0": 7}}'}],
@@ -215,7 +222,7 @@ def test_where_only_an_event_log_tells_what_may_run_ahead_has_no_group(
     for number, line in enumerate((began, ended)):
         event = shape(line, None)
         assert event is not None
-        send(one, driver, {"sequence": number, **event})
+        send(one, driver, {"sequence": driver.sequence + 1 + number, **event})
     assert one.committed() == ({KEY: {("t", "0"): 7}} if held else {})
 
 

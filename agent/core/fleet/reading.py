@@ -77,8 +77,13 @@ def committed(state: State) -> dict[Key, Offsets]:
 
 
 def _may_be_asynchronous(query: Query) -> bool:
-    """Whether its logs may be written behind: an event log tells no options, and no trigger."""
-    if query.run.trigger or query.operators:  # with state Spark refuses it
+    """Whether its logs may be written behind: an event log tells no options, and no trigger.
+
+    What an earlier run told says nothing of this one, which may have other options.
+    """
+    run = query.run
+    told = bool(run.trigger) and run.trigger_run_id == run.run_id
+    if told or query.operators:  # with state Spark refuses it
         return False
-    sink = query.run.sink
+    sink = run.sink
     return not sink or _MAY_BE_ASYNCHRONOUS.match(sink) is not None

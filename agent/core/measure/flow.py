@@ -320,6 +320,8 @@ def state(query: Query, ended: Ended) -> None:
 
 def hear_trigger(query: Query, trigger: str) -> None:
     """Takes in the trigger that an event tells; one that tells none leaves what is known."""
+    if trigger:
+        query.run.trigger_run_id = query.run.run_id
     if trigger and trigger != query.run.trigger:
         query.run.trigger = trigger
         query.run.trigger_seconds = trigger_seconds(trigger)
