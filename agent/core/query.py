@@ -83,6 +83,7 @@ class Run(msgspec.Struct):
     #: Of its batches the first alone has read rows; before that one, the same of the run before.
     first_alone: bool = False
     untold_batches: int = 0  # in a row, to the last: each took something, and no row of it was told
+    took_less: bool = False  # the last of these that had its limit: than so many rows take
     slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
     slots: int = 0  # the same in all of them, or in a local master; 0: not known
     displaced_time: float = 0.0  # when a run in another application took its place; agent's clock
@@ -449,6 +450,7 @@ class Query(msgspec.Struct):
         self.run.query_id, self.run.run_id = query_id, run_id
         self.life.begin()
         self.run.batches, self.run.has_read, self.run.untold_batches = 0, False, 0
+        self.run.took_less = False
         self.run.starts = []  # it may have another trigger
         self.watched.lateness.begin_run()
         self.running.nothing()

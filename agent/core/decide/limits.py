@@ -37,7 +37,7 @@ from agent.core.decode.events import MOST_LONG
 from agent.core.figures import figure
 from agent.core.judgement import Decision, Mode
 from agent.core.measure import flow as measure
-from agent.core.measure.cost import KNOWN_BATCHES
+from agent.core.measure.cost import KNOWN_BATCHES, STEP_SIGMAS
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Progress
@@ -52,7 +52,7 @@ _MOST_DECISIONS: Final = 20
 LEAST_LEFT: Final = 0.05
 #: From so many batches in a row on that took something, and of which no row was told, that is what
 #: Spark tells of this plan, as far as anybody knows. Limits that double in every second batch, as
-#: the one between was planned before, are a thousandfold by then: past any gap's largest.
+#: the one between was planned before, are five hundredfold by then: past any gap's largest.
 UNTOLD_BATCHES: Final = 20
 
 
@@ -445,21 +445,27 @@ def _go_past(query: Query, ended: Ended, controlled: list[Source], size: Size | 
     aborted transaction, as any others, up to the limit: under one that was learned of rows a query
     could be at it for hours. Twice as many take no more than twice as long as these did; and should
     all hold rows, no longer than a wait may, nor than the deadline allows. A batch that took as
-    long as rows take may have read some of which Spark told none: it is not made larger.
+    long as rows take may have read some of which Spark told none: it is not made larger. As
+    nothing would lower the limit again, two in a row took less, each than noise can make of rows.
     """
-    seconds, curve, settings = ended.batch.seconds, query.sizing.cost.curve, ended.settings
+    seconds, cost, settings = ended.batch.seconds, query.sizing.cost, ended.settings
     full = _full_rows(query, controlled)
-    if size is None or not seconds or math.isinf(full):
+    # Where another limit was granted since, this batch says nothing of it.
+    told = [one for one in controlled if one.batch_limit == one.current and _reached(one)]
+    if size is None or not seconds or math.isinf(full) or not told:
         return
-    if seconds > (curve.fixed + curve.seconds(full)) / 2.0:
+    curve = cost.curve
+    of_rows = curve.seconds(full) / math.exp(STEP_SIGMAS * cost.cautious_sigma)
+    less = seconds <= min(of_rows, (curve.fixed + curve.seconds(full)) / 2.0)
+    again = less and query.run.took_less
+    query.run.took_less = less
+    if not again:
         return
     most_rows = min(curve.rows_in(CATCH_UP_SECONDS), size.deadline_rows)
     room = min(max(settings.target_seconds, 2.0 * curve.fixed) / seconds, 2.0)
-    for source in controlled:
+    for source in told:
         current, ratio = source.current, source.ratio
-        # Where another limit was granted since, this batch says nothing of it.
-        told = source.unit != "bytes" and source.batch_limit == current and _reached(source)
-        if not (told and current and ratio and source.admitted):
+        if not (current and ratio and source.admitted) or source.unit == "bytes":
             continue
         left = (most_rows - full) / ratio + current
         limit = _within(source, settings, int(min(current * room, left)))

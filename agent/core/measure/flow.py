@@ -117,6 +117,7 @@ def sources(query: Query, ended: Ended) -> None:
         limited = limited or source.limited
     untold = batch.rows == 0 and query.went_on()
     query.run.untold_batches = query.run.untold_batches + 1 if untold else 0
+    query.run.took_less = untold and query.run.took_less
     query.batch.limited = limited
     query.batch.held_back = any(source.held_back for source in present)
     query.flow.arrived_rows += fresh
