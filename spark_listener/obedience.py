@@ -4,7 +4,9 @@ What Spark tells of such a source is how many rows were read, counted once for e
 batch reads its source: a job that reads each batch twice reads two rows for each that it was given.
 That multiple is learned from batches that took all they were given, and only then can a batch be
 too large for a lower limit. One too large for the limit that it was learned at shows that the
-source means something else by it, such as rows of a partition. Limits in files or bytes are not
+source means something else by it, such as rows of a partition, and so may one that is larger than
+what it was learned from: both are learned anew. So a source that is given more in the very batch
+that its limit falls before is only found when that falls again. Limits in files or bytes are not
 judged: how many rows those hold is not known.
 """
 
@@ -32,6 +34,7 @@ class Obedience:
         self.obeyed: bool | None = None
         self._times_read: float | None = None  # rows counted for one that was given
         self._learned_at: int | None = None  # the limit of the batch that showed it
+        self._learned_from = 0  # its rows
         self._over = 0
 
     def batch(self, rows: int, limits: Collection[int | None], backlog: int | None) -> bool:
@@ -47,9 +50,10 @@ class Obedience:
         if self._times_read is not None and rows > CLEARLY * self._times_read * largest:
             if any(rows % limit == 0 for limit in known):
                 return False  # it kept to it, and was read more often
-            if largest >= (self._learned_at or 0):
-                self._times_read = self._learned_at = None
-                self._over = 0
+            if largest >= (self._learned_at or 0) or rows > CLEARLY * self._learned_from:
+                if len(known) == 1:  # else it may be of the one before, or of the one after
+                    self._times_read = self._learned_at = None
+                    self._over = 0
                 return False
             self._over += 1
             if self._over < BATCHES:
@@ -63,8 +67,10 @@ class Obedience:
         return False
 
     def _filled(self, rows: int, limit: int) -> None:
-        if self._learned_at not in (None, limit):
-            self.obeyed = True
+        if self._learned_at is not None:
+            moved = rows / self._learned_from, limit / self._learned_at
+            if min(moved) > CLEARLY or max(moved) < 1 / CLEARLY:
+                self.obeyed = True  # the rows followed the limit
         times = max(1.0, rows / limit)
         if self._times_read is None or times < self._times_read:
-            self._times_read, self._learned_at = times, limit
+            self._times_read, self._learned_at, self._learned_from = times, limit, rows

@@ -35,7 +35,7 @@ def verdicts(batches: list[Seen]) -> list[bool]:
         ([(900, (1000,), 0), (900, (333,), 0), (900, (333,), 0)], None),
         ([(900, (1000,), 5), (300, (333,), 5)], True),
         # It has a limit of its own below the one it was given.
-        ([(10, (10_000,), 5), (10, (1000,), 5), (10, (9,), 5), (10, (9,), 5)], True),
+        ([(10, (10_000,), 5), (10, (1000,), 5), (10, (9,), 5), (10, (9,), 5)], None),
         # Unlimited, or empty: nothing to keep to.
         ([(1000, (1000,), None), (5000, (None,), None), (5000, (None,), None)], None),
         ([(1000, (1000,), None), (5000, (None, 9), None), (5000, (None, 9), None)], None),
@@ -48,6 +48,28 @@ def verdicts(batches: list[Seen]) -> list[bool]:
         ([(900, (1000,), 5), (3412, (1000,), 5), (3380, (1000,), 5)], None),
         ([(200, (200,), None), (3412, (1000,), None), (3380, (1000,), None)], None),
         ([(1000, (1000,), 5), (3412, (1000,), 5), (3380, (1000,), 5), (1690, (500,), 5)], True),
+        ([(1000, (1000,), None), (3412, (500,), None), (3380, (500,), None)], None),
+        ([(900, (1000,), 5), (3412, (500,), 5), (3380, (500,), 5)], None),
+        # It was given more meanwhile, and takes it all under each lower limit that follows.
+        (
+            [(8000, (10_000,), 5), (16_007, (10_000, 7000), 5), (11_001, (7000,), 5)]
+            + 2 * [(11_003, (5000,), 5)],
+            False,
+        ),
+        (
+            [(8000, (10_000,), 5), (16_007, (7000,), 5), (16_009, (5000,), 5)]
+            + 2 * [(16_011, (2000,), 5)],
+            False,
+        ),
+        # Which of two limits such a batch was planned by is not told: nothing is forgotten.
+        ([(900, (1000,), 5), (1601, (1000, 100), 5), (1301, (100,), 5), (1303, (100,), 5)], False),
+        # What grows while its limit falls, and back, has not followed it.
+        ([(8000, (10_000,), 5), (40_001, (5000,), 5), (40_003, (10_000,), 5)], None),
+        (
+            [(8000, (10_000,), 5), (16_001, (10_000,), 5)]
+            + 2 * [(40_001, (5000,), 5), (40_003, (10_000,), 5)],
+            None,
+        ),
         # Clearly more, not a little more.
         ([(1000, (1000,), None), (499, (333,), None), (499, (333,), None)], None),
         ([(1000, (1000,), None), (501, (333,), None), (501, (333,), None)], False),
