@@ -23,6 +23,7 @@ _NOT_THE_JOBS: Final = {
     "pyspark",
 }
 _INSTALLED: Final = ("site-packages", "dist-packages")
+_CACHED: Final = type(functools.lru_cache(len))
 #: Of the main thread, the only one that handlers run in, while ours is called there: the id of the
 #: error that the job was handling by then, and what its handlers were.
 _since: tuple[int, frozenset[Any]] | None = None
@@ -105,20 +106,28 @@ def leave_to_the_job(error: BaseException) -> None:
 
 
 def _raised_by(handlers: frozenset[Any], error: BaseException) -> bool:
-    """Whether the error came through one of these pieces of code; None is any of the job's."""
+    """Whether the error came through one of these pieces of code; None is any of the job's.
+
+    But for what logging ran: of the job's filters and handlers there Weir raises nothing.
+    """
+    unknown = None in handlers
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        if frame.f_code in handlers or (None in handlers and _is_the_jobs(frame)):
+        unknown = unknown and _module(frame) != "logging"
+        if frame.f_code in handlers or (unknown and _is_the_jobs(frame)):
             return True
         trace = trace.tb_next
     return False
 
 
 def _is_the_jobs(frame: types.FrameType) -> bool:
-    module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     path = str(frame.f_globals.get("__file__", ""))
-    return module not in _NOT_THE_JOBS and not any(one in path for one in _INSTALLED)
+    return _module(frame) not in _NOT_THE_JOBS and not any(one in path for one in _INSTALLED)
+
+
+def _module(frame: types.FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 @contextlib.contextmanager
@@ -155,8 +164,8 @@ def _is_called(handler: Any) -> bool:
 def _code_of(handler: Any) -> Any:
     """What Python runs for it; None where that is not known.
 
-    By its type, and by what a callable in C says that it wraps: nothing of the handler's own is
-    run, which may raise.
+    By its type: nothing of the handler's own is run, which may raise. Of a callable in C only
+    ``functools``' are known to run nothing but what they wrap: a decorator of wrapt's does.
     """
     met: set[int] = set()  # what is wrapped in itself has no code
     while id(handler) not in met:
@@ -167,19 +176,9 @@ def _code_of(handler: Any) -> Any:
             handler = handler.__func__
         elif type(handler) is types.FunctionType:
             return handler.__code__
+        elif type(handler) is _CACHED:
+            handler = inspect.getattr_static(handler, "__wrapped__", None)
         else:
             called = getattr(type(handler), "__call__", None)  # noqa: B004 - an object's
-            if type(called) is types.FunctionType:
-                return called.__code__
-            handler = _wrapped(handler)
+            return called.__code__ if type(called) is types.FunctionType else None
     return None
-
-
-def _wrapped(handler: Any) -> Any:
-    """As ``functools.lru_cache`` and such say it; None where they don't."""
-    found = inspect.getattr_static(handler, "__wrapped__", None)
-    if type(found) in {types.GetSetDescriptorType, types.MemberDescriptorType}:
-        with contextlib.suppress(Exception):  # one that was never given anything
-            return found.__get__(handler)
-        return None
-    return found

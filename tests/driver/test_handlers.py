@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 import signal
 import sys
@@ -48,17 +49,6 @@ class Limit:
     __call__ = fail
 
 
-class Wraps:
-    """Called in C, and holds what it wraps in a slot, as wrapt's wrappers do."""
-
-    __slots__ = ("__wrapped__",)
-    __call__ = staticmethod(functools.partial(fail))
-
-    def __init__(self, wrapped: Any = None) -> None:
-        if wrapped is not None:
-            self.__wrapped__ = wrapped
-
-
 HANDLERS = [
     fail,
     Limit().fail,
@@ -67,7 +57,6 @@ HANDLERS = [
     lambda *_: fail(),
     functools.lru_cache(fail),
     functools.partial(functools.lru_cache(Limit().fail), "more"),
-    Wraps(fail),
 ]
 
 
@@ -127,11 +116,31 @@ class Raises:
     __init__ = fail
 
 
-wraps_itself = Wraps()
-wraps_itself.__wrapped__ = wraps_itself
+class Decorated:
+    """Called in C, and fails itself, as what wrapt's decorators make may: not what it wraps."""
+
+    __slots__ = ("__wrapped__",)
+    __call__ = staticmethod(functools.partial(fail))
+
+    def __init__(self, wrapped: Any) -> None:
+        self.__wrapped__ = wrapped
 
 
-@pytest.mark.parametrize("handler", [Raises, Wraps(), wraps_itself, functools.lru_cache(Raises)])
+cached_itself = functools.lru_cache(Raises)
+cached_itself.__wrapped__ = cached_itself
+
+#: Of which nobody knows what they run.
+UNKNOWN = [
+    Raises,
+    Decorated(fail),
+    Decorated(lambda *_: None),
+    functools.lru_cache(Raises),
+    functools.lru_cache(Decorated(fail)),
+    cached_itself,
+]
+
+
+@pytest.mark.parametrize("handler", UNKNOWN)
 def test_where_nobody_knows_what_a_handler_runs_what_came_through_the_jobs_code_is_the_jobs(
     monkeypatch: pytest.MonkeyPatch, handler: Any
 ) -> None:
@@ -145,6 +154,31 @@ def test_where_nobody_knows_what_a_handler_runs_what_came_through_the_jobs_code_
         for ours in (functools.partial(json.loads, "{"), spark_listener.why_off):
             monkeypatch.setattr(attachment, "_attach", ours)
             assert not spark_listener.attach(object()).active
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def fails_itself(_: object) -> Any:
+    """As a filter or a handler of the job's log may."""
+    raise ValueError
+
+
+class FailsToo(logging.Handler):
+    emit = staticmethod(fails_itself)
+
+
+@pytest.mark.parametrize("handler", [fail, *UNKNOWN])
+@pytest.mark.parametrize("of", ["filters", "handlers"])
+def test_what_the_jobs_log_raises_is_no_signals(
+    monkeypatch: pytest.MonkeyPatch, handler: Any, of: str
+) -> None:
+    logger = logging.getLogger("weir")
+    monkeypatch.setattr(logger, of, [fails_itself if of == "filters" else FailsToo()])
+    monkeypatch.setattr(attachment, "_complaints", Complaints())
+    monkeypatch.setattr(attachment, "_attach", lambda *_: attachment._off("weir is off: odd"))
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        assert spark_listener.attach(object()).reason == "odd"
     finally:
         signal.signal(signal.SIGUSR1, before)
 
