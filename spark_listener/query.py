@@ -53,7 +53,11 @@ _MOST_NODES: Final = 1000
 _WATERMARK_POLICY: Final = "spark.sql.streaming.multipleWatermarkPolicy"
 _OBJECT_ADDRESS: Final = re.compile(r"\$?@[0-9a-f]{1,16}$")
 #: The same of an object that a source's text names within, as DataHub's does: another in each run.
-_ADDRESS_WITHIN: Final = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z][\w$]*@[0-9a-f]{1,16}\b")
+#: An array's class begins with brackets; a lambda's has a number or an address behind a slash.
+_ADDRESS_WITHIN: Final = re.compile(
+    r"(?:\[(?:[ZBCSIJFD]|L[\w.$]+;)|\b(?:[a-z]\w*\.)+[A-Z][\w$]*(?:/(?:0x)?[0-9a-f]+)?)"
+    r"@[0-9a-f]{1,16}\b"
+)
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,13 @@ def test_a_source_that_tells_its_class_alone_has_no_fingerprint(name: str) -> No
     [
         ("DatahubV2[com.aliyun.datahub.DatahubOffsetReader@1a2b3c]", False),
         ("Stream[x.y.Reader$Inner$@1a2b, orders]", False),
+        ("Stream[[Ljava.lang.String;@6d06d69c]", False),
+        ("Stream[[[B@1a2b3c, orders]", False),
+        ("Stream[com.x.R$$Lambda/0x00007f1234@1a2b3c]", False),
+        ("Stream[com.x.R$$Lambda$12/345@1a2b3c]", False),
         ("DatahubV2[orders]", True),
+        ("Stream[B@1a2b, orders]", False),
+        ("Stream[Orders@1a2b/B@1a2b]", True),
         ("FileStreamSource[file:/data/me@1a2b/x]", True),
         ("FileStreamSource[s3://shop.orders@2024/x]", True),
     ],
