@@ -34,8 +34,13 @@ _KNOWN: Final = tuple(
 _COUNT_FAILURES: Final = ("KubernetesClusterSchedulerBackend", "scheduler.cluster.Yarn")
 _MOST_FAILURES: Final = ("spark.executor.maxNumFailures", "spark.yarn.max.executor.failures")
 _ALLOCATOR: Final = "spark.kubernetes.allocation.pods.allocator"
-#: The label of a pod that Kueue has admitted, as one of a workload of so many.
-_ADMITTED: Final = "spark.kubernetes.driver.label.kueue.x-k8s.io/podset"
+#: Labels of pods that Kueue has admitted, as some of a workload of so many: its own of each such
+#: pod, and that by which plain pods are one group.
+_ADMITTED: Final = (
+    "spark.kubernetes.driver.label.kueue.x-k8s.io/podset",
+    "spark.kubernetes.driver.label.kueue.x-k8s.io/pod-group-name",
+    "spark.kubernetes.executor.label.kueue.x-k8s.io/pod-group-name",
+)
 _MOST_PODS: Final = "spark.kubernetes.allocation.maximum"
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
 #: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime). So
@@ -113,7 +118,8 @@ class Executors:
         if not kind.startswith(_KNOWN):
             return "a cluster manager that Weir does not know: it may lose what executors hold"
         # Its quota does not see a pod that comes later: what others were promised is taken.
-        if "Kubernetes" in kind and str(conf.get(_ADMITTED, "")).strip():
+        admitted = any(str(conf.get(label, "")).strip() for label in _ADMITTED)
+        if "Kubernetes" in kind and admitted:
             return "Kueue has admitted this job with a fixed number of executors"
         # A StatefulSet or a Deployment that is made smaller ends pods at once, whatever they do.
         allocator = str(conf.get(_ALLOCATOR, "direct"))

@@ -487,8 +487,13 @@ def test_of_a_cluster_manager_that_nobody_knows_none_is_asked_for(backend: str) 
     assert (bench.spark.totals, bench.spark.gone) == ([], [])
 
 
-def test_the_number_that_kueue_has_admitted_is_left() -> None:
-    bench = Bench(**{"spark.kubernetes.driver.label.kueue.x-k8s.io/podset": "driver"})
+@pytest.mark.parametrize(
+    "label",
+    ["driver.label./podset", "driver.label./pod-group-name", "executor.label./pod-group-name"],
+)
+def test_the_number_that_kueue_has_admitted_is_left(label: str) -> None:
+    label = label.replace("/", "kueue.x-k8s.io/")
+    bench = Bench(**{f"spark.kubernetes.{label}": "shop"})
     bench.spark.backend = _OF + "k8s.KubernetesClusterSchedulerBackend"
     executors = bench.another()
     note = "Kueue has admitted this job with a fixed number of executors"
