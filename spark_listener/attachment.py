@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import os
 import sys
+import threading
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,8 +41,8 @@ _leases: weakref.WeakKeyDictionary[Any, Lease] = weakref.WeakKeyDictionary()
 #: attaches none of them again.
 _taken_off: set[str] = set()
 _complaints = Complaints()
-#: The child's process id in which ``multiprocessing`` was told to close all at the end.
-_told_in = 0
+#: Whether the end of a child of ``multiprocessing``'s closes all; so it does in what it forks.
+_closes_in_a_child = False
 #: What makes greenlets of threads, how it is asked what it has patched, and its name for threads.
 _GREENLETS: Final = (
     ("gevent.monkey", "is_module_patched", "threading"),
@@ -402,19 +403,33 @@ def _close_all() -> None:
     # What is inherited is kept: letting go of it would tell the parent's JVM to do so.
     for key, driver in list(_drivers.items()):
         if not driver.inherited:
-            del _drivers[key]
+            _drivers.pop(key, None)
             _close_quietly(driver)
 
 
 def _close_all_in_a_child() -> None:
-    """One of ``multiprocessing``'s ends without ``atexit`` where it was forked, as by a server."""
-    global _told_in  # noqa: PLW0603 - once a process
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None and _told_in != os.getpid():
-        from multiprocessing.util import Finalize
+    """One of ``multiprocessing``'s ends without ``atexit`` where it was forked, as by a server.
 
-        _told_in = os.getpid()
-        Finalize(None, _close_all, exitpriority=0)
+    All of the job's is over there, its own children and threads too, only once the child has
+    waited for threads, and no hook comes after that. To wait for them here would be to wait for
+    an executor's for ever, which that step alone ends.
+    """
+    global _closes_in_a_child  # noqa: PLW0603 - once a process
+    process = sys.modules.get("multiprocessing.process")
+    if _closes_in_a_child or process is None or process.parent_process() is None:
+        return
+    wait_for_threads = getattr(threading, "_shutdown", None)
+    if wait_for_threads is None:
+        return
+
+    def wait_and_close() -> None:
+        try:
+            wait_for_threads()
+        finally:
+            _close_all()
+
+    threading._shutdown = wait_and_close  # type: ignore[attr-defined]
+    _closes_in_a_child = True
 
 
 def _close_quietly(driver: Driver) -> None:

@@ -110,7 +110,8 @@ def test_a_forked_child_that_attached_itself_closes_what_is_its_own() -> None:
 
 
 CHILD = """
-import multiprocessing, os, sys
+import multiprocessing, os, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from spark_listener import attachment
 
@@ -134,6 +135,18 @@ def work():
     spark = SimpleNamespace(applicationId="app-1", _jsc=0, sessionUUID=lambda: "session-1")
     spark.sparkContext = spark._jsparkSession = spark
     assert attachment.attach(spark).reason == ""
+    if sys.argv[2] == "child":
+        multiprocessing.Process(target=goes_on).start()
+    if sys.argv[2] == "thread":
+        threading.Thread(target=goes_on).start()
+    if sys.argv[2] == "executor":
+        ThreadPoolExecutor().submit(goes_on)
+    if sys.argv[2] == "error":
+        raise SystemExit(3)
+
+def goes_on():
+    time.sleep(0.5)
+    os.write(1, b"goes on\\n")
 
 if __name__ == "__main__":
     child = multiprocessing.get_context(sys.argv[1]).Process(target=work)
@@ -143,21 +156,28 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.parametrize("has", ["nothing", "thread", "executor", "child", "error"])
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_the_end_of_a_process_of_multiprocessings_is_told(method: str, tmp_path: Path) -> None:
-    """Which runs no ``atexit`` where it was forked, with Python up to 3.12 by the server too."""
+def test_the_end_of_a_process_of_multiprocessings_is_told(
+    method: str, has: str, tmp_path: Path
+) -> None:
+    """Which runs no ``atexit`` where it was forked, with Python up to 3.12 by the server too.
+
+    Its stream may go on in a thread, or in a child of its own, when its function has returned.
+    """
     job = tmp_path / "job.py"
     job.write_text(CHILD)
     done = subprocess.run(
-        [sys.executable, str(job), method],
+        [sys.executable, str(job), method, has],
         capture_output=True,
         check=False,
         text=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["attached", "closed, ending: True"]
+    assert (done.returncode, done.stderr) == (3 if has == "error" else 0, "")
+    between = [] if has in ("nothing", "error") else ["goes on"]
+    assert done.stdout.splitlines() == ["attached", *between, "closed, ending: True"]
 
 
 class Lingering:
