@@ -75,7 +75,7 @@ class Attachment:
 
     def detach(self) -> None:
         """Puts the configured limits back and stops watching this session."""
-        _detach(self._session)
+        _detach(self._session, said=True)
 
     def __repr__(self) -> str:
         if self.active:
@@ -132,10 +132,12 @@ def _id_of(session: Any) -> str:
 
 def detach(spark: Any = None) -> None:
     """Puts the configured limits back and stops watching: one session, or all without one."""
-    _detach(None if spark is None else getattr(spark, "_jsparkSession", None), every=spark is None)
+    session = None if spark is None else getattr(spark, "_jsparkSession", None)
+    _detach(session, every=spark is None, said=True)
 
 
-def _detach(session: Any, *, every: bool = False) -> None:
+def _detach(session: Any, *, every: bool = False, said: bool = False) -> None:
+    """``said``: by a ``detach`` of the job's, after which it may take a session back."""
     with WhileOursRuns():
         try:
             with _lock:
@@ -143,10 +145,12 @@ def _detach(session: Any, *, every: bool = False) -> None:
                 if _drivers and not own:
                     return  # a forked child, which may unwind through this; its parent goes on
                 _take_off(session, every=every)
-                for lease in list(_leases.values()):
-                    lease.displaced = False
                 for driver in own:
                     _let_go(driver, session, every=every)
+                # Not before: what is let go of may hear meanwhile that another process took it.
+                if said and (every or session is not None):
+                    for lease in list(_leases.values()):
+                        lease.take_back(None if every else _id_of(session))
         except Exception as error:
             leave_to_the_job(error)
             _complaints.error("detaching", error)

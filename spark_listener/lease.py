@@ -56,9 +56,6 @@ class DisplacedError(Exception):
 class Lease:
     """What is left and to be undone; here nothing, as the JVM ends with this process."""
 
-    #: Whether this process heard that another one took over from it, and has not detached since.
-    displaced = False
-
     def begin(self, gateway: Any) -> None:
         """From here on, and until ``end``, what is left is undone some time after ``renew``."""
 
@@ -67,6 +64,9 @@ class Lease:
 
     def leave_be(self, gateway: Any, java_session: Any) -> None:
         """Raises DisplacedError where taking over a session would go to and fro for ever."""
+
+    def take_back(self, session: str | None) -> None:
+        """The job may have a session back, by Spark's id, or all: it detached from it itself."""
 
     @property
     def estate(self) -> Any:
@@ -306,6 +306,8 @@ class Own(Lease):
         self._kept: dict[str, Any] = {}  # between a detach and the next attach as well
         self._estate: Estate | None = None
         self._ended: Any = None  # Java: the estate before it, of which something may wait
+        self._displaced = False  # it heard that another process took over from it
+        self._taken_back: set[str] = set()  # sessions for which that holds no more, by Spark's id
 
     def begin(self, gateway: Any) -> None:
         """Where this cannot be, nothing is left, as if the JVM ended with this process."""
@@ -337,11 +339,11 @@ class Own(Lease):
 
     def leave_be(self, gateway: Any, java_session: Any) -> None:
         """See ``Lease.leave_be``: a job may attach in each batch, and so may the other one's."""
-        if not self.displaced:
+        if not self._displaced:
             return
         living = False
         try:
-            living = any(
+            living = str(java_session.sessionUUID()) not in self._taken_back and any(
                 left["programs"].containsKey(STARTS) and not left.containsKey(_TAKEN)
                 for left in estates(gateway, java_session)
             )
@@ -353,6 +355,13 @@ class Own(Lease):
                 "another process has attached to the same session, and watches it; attach again "
                 "once that one has ended, or detach() here first to take the session back"
             )
+
+    def take_back(self, session: str | None) -> None:
+        """See ``Lease.take_back``."""
+        if session is None:
+            self._displaced = False
+        elif self._displaced:
+            self._taken_back.add(session)
 
     @property
     def estate(self) -> Any:
@@ -369,7 +378,9 @@ class Own(Lease):
         for name in staying:
             estate.renew(_STAYS + name, ALONE_SECONDS)
         word = cast("Word | None", estate.word())
-        self.displaced = self.displaced or word == _TAKEN
+        if word == _TAKEN:
+            self._displaced = True
+            self._taken_back.clear()
         return word
 
     def end(self, begun: Any) -> None:

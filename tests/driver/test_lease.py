@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from agent.core.policy import Policy
-from spark_listener import lease
+from spark_listener import attachment, lease
 from spark_listener.handles import OBJECT, Handles
 from spark_listener.lease import LISTENER, RUN, STARTS, Heir, Own, estates
 from spark_listener.listener import Inbox
@@ -29,8 +32,12 @@ SECONDS = 1.0
 class Session:
     """What a JVM's session tells of its listeners."""
 
-    def __init__(self, *listeners: Any) -> None:
+    def __init__(self, *listeners: Any, key: str = "session-1") -> None:
         self._listeners = listeners
+        self._key = key
+
+    def sessionUUID(self) -> str:
+        return self._key
 
     def streams(self) -> Session:
         return self
@@ -284,6 +291,98 @@ def test_who_was_taken_over_leaves_the_session_to_who_lives_and_watches_it(
         own.begin(gateway)
     until(lambda: flags.run() == {STARTS}, "the other one's end, as it says no word any more")
     own.leave_be(gateway, Session(first, second))
+
+
+class Leaving:
+    """A driver that hears, while it lets go of its sessions, that another process took them."""
+
+    application_id, sessions = "app-1", ["one"]
+    inherited = lingers = stopped = False
+
+    def __init__(self, own: Own) -> None:
+        self._own = own
+
+    def session(self, _java_session: Any) -> str:
+        return "one"
+
+    def unwatch(self, _sessions: list[str]) -> None:
+        assert self._own.renew({}, []) == "taken"
+        self.sessions = []
+
+    def close(self, *, ending: bool) -> None:
+        assert not ending
+
+
+@pytest.mark.parametrize(
+    ("says", "back"),
+    [
+        (lambda _: attachment.detach(), {"session-1", "session-2"}),
+        (attachment.detach, {"session-1"}),
+        (
+            lambda spark: attachment.Attachment(spark._jsparkSession, None, "").detach(),
+            {"session-1"},
+        ),
+        (lambda _: attachment.Attachment(None, None, "off").detach(), set()),
+        (lambda _: attachment.detach(SimpleNamespace()), set()),  # of Spark Connect
+        (lambda spark: attachment.attach(spark, enabled=False), set()),
+        (lambda spark: attachment.attach(spark, enabeld=False), set()),
+    ],
+)
+@pytest.mark.parametrize("heard", ["before", "meanwhile"])
+def test_who_was_taken_over_has_back_what_the_job_itself_detached_from(
+    says: Callable[[Any], Any],
+    back: set[str],
+    heard: str,
+    begun: Any,
+    flags: Flags,
+    gateway: JavaGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And no other: to turn off what is off already in each batch is to take nothing back."""
+    own, other = begun(), begun()
+    first, second = (
+        Inbox(gateway, hold_milliseconds=100, estate=one.estate).listener("1")
+        for one in (own, other)
+    )
+    other.leave(STARTS, flags.sets(STARTS))
+    other.take_over(gateway, Session(first))
+    context = MagicMock(applicationId="app-1", **{"getConf.return_value.get.return_value": ""})
+    spark = SimpleNamespace(sparkContext=context, _jsparkSession=Session())
+    monkeypatch.setattr(attachment, "conf_of", lambda _: {})
+    monkeypatch.setattr(attachment, "_taken_off", set())
+    monkeypatch.setattr(attachment, "_leases", {context: own})
+    monkeypatch.setattr(attachment, "_drivers", {"app-1": Leaving(own)})
+    if heard == "before":
+        assert own.renew({}, []) == "taken"
+        attachment._drivers.clear()
+    says(spark)
+    found = set()
+    for key in ("session-1", "session-2"):
+        with contextlib.suppress(lease.DisplacedError):
+            own.leave_be(gateway, Session(second, key=key))
+            found.add(key)
+    assert found == back
+
+
+def test_who_took_a_session_back_and_lost_it_again_stays_off_again(
+    begun: Any, flags: Flags, gateway: JavaGateway
+) -> None:
+    own = begun()
+    for _ in range(2):
+        other = begun()
+        listeners = [
+            Inbox(gateway, hold_milliseconds=100, estate=one.estate).listener("1")
+            for one in (own, other)
+        ]
+        other.leave(STARTS, flags.sets(STARTS))
+        other.take_over(gateway, Session(*listeners))
+        assert own.renew({}, []) == "taken"
+        with pytest.raises(lease.DisplacedError):
+            own.leave_be(gateway, Session(*listeners))
+        own.take_back("session-1")
+        own.leave_be(gateway, Session(*listeners))
+        own.begin(gateway)
+        own.take_over(gateway, Session(*listeners))
 
 
 def test_who_was_taken_over_ends_nothing_of_who_comes_after_it_in_its_own_process(
