@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from spark_listener.redact import redact
 from spark_listener.wire import HEARTBEAT_SECONDS, SILENT_SECONDS
 
 if TYPE_CHECKING:
@@ -192,8 +193,8 @@ def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ConfigurationError(f"{where}: {error}; {example}") from None
+    except ValueError:  # whose text has a password, or what follows the first slash in one
+        raise ConfigurationError(f"{where}: {_shown(url)!r} is no address; {example}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"{where}: {_shown(url)!r} is no address; {example}")
     if parts.username is not None or parts.password is not None:
@@ -207,5 +208,5 @@ def _check_url(url: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """An address for a message: never what stands before an @."""
-    return url.rpartition("@")[2][:80]
+    """An address for a message: never what stands before an @, or may have stood there."""
+    return redact(url.rpartition("@")[2][:80])

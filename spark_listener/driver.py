@@ -143,7 +143,7 @@ class Driver:
             report["jvm_pid"] = int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
         except Exception as error:  # Java 8 has no ProcessHandle
             leave_to_the_job(error)
-            LOGGER.debug("weir: the JVM's process id is unknown: %s", error)
+            LOGGER.debug("weir: the JVM's process id is unknown", exc_info=error)
         return report
 
     def _head(self) -> str:

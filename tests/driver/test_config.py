@@ -78,13 +78,16 @@ BAD = [
     ({}, {}, {"WEIR_ENABLED": "perhaps"}, "WEIR_ENABLED: 'perhaps'"),
     ({"agent_url": "ftp://x"}, {}, {}, "spark.weir.agent.url"),
     ({"agent_url": "localhost:9655"}, {}, {}, "http://host:port"),
-    ({"agent_url": "http://x:99999"}, {}, {}, "agent_url"),
+    ({"agent_url": "http://x:99999"}, {}, {}, "'http://x:99999' is no address"),
     ({"agent_url": "http://x:0"}, {}, {}, "port 0"),
     ({"agent_url": "http://x/?a=b"}, {}, {}, "query"),
     ({"agent_url": 5}, {}, {}, "argument agent_url: a text"),
     ({}, {"spark.weir.token": "hunter2"}, {}, "spark.weir.token.file"),
     ({"agent_url": "http://me:hunter2@x"}, {}, {}, "user or password"),
     ({"agent_url": "ftp://me:hunter2@x"}, {}, {}, "no address"),
+    ({"agent_url": "http://me:hunter2/7@x:1"}, {}, {}, "'x:1' is no address"),
+    ({"agent_url": "http://me:hunter2\u2100@x"}, {}, {}, "'x' is no address"),
+    ({"agent_url": "http://me:hunter2"}, {}, {}, "no address"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import socket
 import threading
 import time
@@ -900,6 +901,21 @@ def test_a_host_is_told_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(socket, "gethostname", lambda: "Z\udce4hler")
     driver: Any = SimpleNamespace(_gateway=None, _spark=SimpleNamespace(beyond=False))
     assert Driver._process_report(driver)["host"] == "Z?hler"
+
+
+def test_why_the_jvms_process_is_unknown_is_said_without_a_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing:
+        @property
+        def jvm(self) -> None:
+            raise RuntimeError("cannot open jdbc:x;password=hunter2")
+
+    driver: Any = SimpleNamespace(_gateway=Failing(), _spark=SimpleNamespace(beyond=False))
+    with caplog.at_level(logging.DEBUG, "weir"):
+        assert "jvm_pid" not in Driver._process_report(driver)
+    assert "RuntimeError: cannot open jdbc:x;password=***" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_the_process_at_a_door_is_not_told_as_the_drivers() -> None:
