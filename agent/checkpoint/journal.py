@@ -7,7 +7,6 @@ made is seen from where the file is, so nothing needs writing in between.
 
 from __future__ import annotations
 
-import filecmp
 import os
 import shutil
 import stat
@@ -38,6 +37,8 @@ _FILES: Final = "files"
 _MOVED: Final = ("state", "offsets", "commits", "sources")
 #: A journal takes some 150 bytes a file: of 400,000 files that the open batch has left.
 MOST_JOURNAL_BYTES: Final = 64 << 20
+#: Bytes compared at a time: a snapshot of the state may be larger than the memory.
+_COMPARED_BYTES: Final = 1 << 20
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -164,18 +165,47 @@ def sweep(root: Path) -> None:
 
 
 def _remove_copies(root: Path, folder: Path) -> None:
-    """Removes aside what is in place byte by byte: a mount of a store moves by copy and delete."""
+    """Removes aside what is all in place: a mount of a store moves by copy and delete."""
     journal = _read(root, folder)
     for move in journal.moves if journal else []:
-        here, aside = root / move.path, folder / _FILES / move.path
-        if _is_regular(here) and _is_regular(aside) and filecmp.cmp(here, aside, shallow=False):
+        aside = folder / _FILES / move.path
+        if _begins(aside, root / move.path):
             aside.unlink()
 
 
-def _is_regular(path: Path) -> bool:
+def torn(root: Path, rescue: Rescue) -> list[str]:
+    """What is in place only up to some byte and whole aside: an undo was killed as it copied it.
+
+    Paths of moves; a folder is one if any file in it is. Raises OSError.
+    """
+    aside = root / rescue.folder / _FILES
+    found = []
+    for path in rescue.conflicts:
+        place = aside / path
+        files = place.rglob("*") if _mode(place, stat.S_ISDIR) else [place]
+        if any(_begins(root / file.relative_to(aside), file, less=True) for file in files):
+            found.append(path)
+    return found
+
+
+def _begins(path: Path, other: Path, *, less: bool = False) -> bool:
+    """Whether all that is in a file is how another begins; with ``less`` not all of that one."""
+    if not (_mode(path, stat.S_ISREG) and _mode(other, stat.S_ISREG)):
+        return False
+    size, others = path.stat().st_size, other.stat().st_size
+    if size > others or (less and size == others):
+        return False
+    with path.open("rb") as one, other.open("rb") as two:
+        while part := one.read(_COMPARED_BYTES):
+            if part != two.read(len(part)):
+                return False
+    return True
+
+
+def _mode(path: Path, is_so: Callable[[int], bool]) -> bool:
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:
+        return is_so(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

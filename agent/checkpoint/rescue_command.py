@@ -145,8 +145,9 @@ def _undone(root: Path, address: str, options: RescueOptions) -> UndoReport:
     with reported(address):
         journal.sweep(root)
         rescues = journal.find_rescues(root)
-    newest = rescues[-1] if rescues else None
-    refusals = [] if newest is None else _against_undo(checkpoint, newest, options)
+        newest = rescues[-1] if rescues else None
+        torn = [] if newest is None else journal.torn(root, newest)
+    refusals = [] if newest is None else _against_undo(checkpoint, newest, torn, options)
     if newest is not None and not refusals:
         refusals = _held_by_its_own_clock(root, checkpoint, options)
     undone = newest is not None and not refusals
@@ -162,19 +163,26 @@ def _undone(root: Path, address: str, options: RescueOptions) -> UndoReport:
 
 
 def _against_undo(
-    checkpoint: Checkpoint, newest: journal.Rescue, options: RescueOptions
+    checkpoint: Checkpoint, newest: journal.Rescue, torn: list[str], options: RescueOptions
 ) -> list[Finding]:
-    """Why the newest rescue cannot be taken back."""
+    """Why the newest rescue cannot be taken back; ``torn`` is in place only in part."""
     layout = checkpoint.layout
     _, held_by = _watched(options.agent, checkpoint)
     refusals = refuse_if_held(
         layout.newest, held_by, now=time.time(), unchanged_seconds=options.unchanged_seconds
     )
     gone_on = max(layout.latest_offset, layout.latest_commit)
-    offsets_back = any(
-        move.group == "offsets" and move not in newest.moved for move in newest.journal.moves
+    # Aside, or aside and planned anew: what a killed move has left in place is not.
+    offsets_aside = all(
+        move in newest.moved or (move.path in newest.conflicts and move.path not in torn)
+        for move in newest.journal.moves
+        if move.group == "offsets"
     )
-    if gone_on > newest.journal.base_batch and (newest.conflicts or not offsets_back):
+    base = newest.journal.base_batch
+    has_gone_on = layout.latest_commit > base or (gone_on > base and offsets_aside)
+    # What is aside may be all that is whole, also where a machine died and left zeros in place.
+    needed = torn or (newest.conflicts and layout.latest_offset not in checkpoint.offsets)
+    if has_gone_on and not needed:
         batch = newest.conflicts[0] if newest.conflicts else f"batch {gone_on} is planned"
         refusals.append(
             Finding(
@@ -189,9 +197,10 @@ def _against_undo(
             Finding(
                 check="rescue_gone_on",
                 severity="error",
-                evidence=f"{newest.conflicts[0]} is in place and in {newest.folder}/files, or in"
-                " neither",
-                remedy="leave it in one of them, the one that is whole, and run --undo again",
+                evidence=f"{(torn or newest.conflicts)[0]} is in place and in"
+                f" {newest.folder}/files, or in neither",
+                remedy="leave it in one of them, the one that is whole (of a folder, all of its"
+                " files), and run --undo again",
             )
         )
     return refusals

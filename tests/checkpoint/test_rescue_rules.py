@@ -1,5 +1,6 @@
 """When a rescue is refused, what it moves, and that being killed at any step does no harm."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -1035,6 +1036,125 @@ def test_a_move_that_was_killed_between_copy_and_delete_is_none(tmp_path, path):
             assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
             [found] = journal.find_rescues(root)
             assert (found.waiting, found.conflicts) == ([], [])
+
+
+def killed_half_way(root, path, *, undo, kept):
+    """A rescue, or its undo, that ended as it copied this file: so many bytes of it are there."""
+
+    def stop(step):
+        if step == f"{'back' if undo else 'move'} {path}":
+            aside = next(root.glob(".weir-rescue-*")) / "files" / path
+            source, target = (aside, root / path) if undo else (root / path, aside)
+            target.write_bytes(source.read_bytes()[:kept])
+            raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        journal.apply_plan(root, plan(root), now=1e9, on_step=None if undo else stop)
+        journal.undo(root, journal.find_rescues(root)[-1], on_step=stop)
+
+
+def undone(root, capsys):
+    capsys.readouterr()
+    code = rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0))
+    return code, " ".join(capsys.readouterr().out.split())
+
+
+HALF_WAY = ["state/0/1/4.delta", "state/0/1/4.snapshot", "offsets/3", "offsets/.3.crc"]
+
+
+@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("path", [*HALF_WAY, "sources/0/3"])
+def test_an_apply_that_was_killed_in_the_middle_of_a_copy_is_undone(tmp_path, capsys, path, kept):
+    root = checkpoint(tmp_path)
+    before = tree(root)
+    killed_half_way(root, path, undo=False, kept=kept)
+    assert (root / path).exists()
+    assert undone(root, capsys)[0] == 0
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize("kept", [0, 3, -1])
+@pytest.mark.parametrize("path", [*HALF_WAY, "sources/0/3"])
+def test_an_undo_that_was_killed_in_the_middle_of_a_copy_costs_no_file(
+    tmp_path, capsys, path, kept
+):
+    """What is aside is the only one that is whole, and with it in place alone it goes on."""
+    root = checkpoint(tmp_path)
+    before = tree(root)
+    killed_half_way(root, path, undo=True, kept=kept)
+    code, said = undone(root, capsys)
+    assert code == 1
+    assert "may be removed" not in said
+    assert f"{path} is in place and in" in said
+    (root / path).unlink()
+    assert undone(root, capsys)[0] == 0
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_folder_of_which_a_killed_move_left_a_part_is_no_query_that_has_gone_on(
+    tmp_path, capsys, undo
+):
+    """A mount of a store moves a folder object by object."""
+    root = checkpoint(tmp_path, committed=0)
+    before = tree(root)
+    if undo:
+        journal.apply_plan(root, plan(root), now=1e9)
+
+    def stop(step):
+        if step.endswith(" state"):
+            aside = next(root.glob(".weir-rescue-*")) / "files"
+            there, here = (aside, root) if undo else (root, aside)
+            (here / "state/0/1").mkdir(parents=True)
+            (there / "state/0/1/1.delta").rename(here / "state/0/1/1.delta")
+            raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        if not undo:
+            journal.apply_plan(root, plan(root), now=1e9, on_step=stop)
+        journal.undo(root, journal.find_rescues(root)[-1], on_step=stop)
+    code, said = undone(root, capsys)
+    assert code == 1
+    assert "may be removed" not in said
+    assert "state is in place and in" in said
+    aside = next(root.glob(".weir-rescue-*")) / "files"
+    shutil.copytree(aside / "state", root / "state", dirs_exist_ok=True)
+    shutil.rmtree(aside / "state")
+    assert undone(root, capsys)[0] == 0
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        ({"offsets/3": offsets(9)}, "may be removed"),
+        ({"offsets/3": offsets(9), "commits/3": "v1\n{}"}, "may be removed"),
+        ({"offsets/3": offsets(9), "state/0/1/4.delta": "anew"}, "may be removed"),
+        ({"offsets/3": "\0" * 9}, "the one that is whole"),
+        ({"offsets/3": offsets(9), "state/0/1/4.delta": "del"}, "the one that is whole"),
+    ],
+)
+def test_what_is_aside_may_be_removed_once_a_query_has_written_anew(
+    tmp_path, capsys, written, wanted
+):
+    root = checkpoint(tmp_path)
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    for path, text in written.items():
+        write(root, path, text)
+    code, said = undone(root, capsys)
+    assert code == 1
+    assert wanted in said
+
+
+def test_a_query_that_went_on_with_what_a_killed_apply_had_left_has_gone_on(tmp_path, capsys):
+    root = checkpoint(tmp_path)
+    killed_half_way(root, "offsets/3", undo=False, kept=0)
+    write(root, "commits/3", "v1\n{}")
+    before = tree(root)
+    code, said = undone(root, capsys)
+    assert code == 1
+    assert "has gone on" in said
+    assert (root / "offsets/3").read_bytes() == before["offsets/3"][0]
 
 
 def test_what_is_in_neither_place_is_no_query_that_has_gone_on(tmp_path, capsys):
