@@ -40,11 +40,15 @@ def _lock(path: Path, named: str, what: str) -> int:
     while True:
         try:
             handle, made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666), True
+            with suppress(OSError):
+                os.fchmod(handle, 0o666)  # where this one is killed, another user may have it
         except FileExistsError:
             try:
-                handle, made = os.open(path, flags), False
+                handle, made = _opened(path, flags), False
             except FileNotFoundError:
                 continue  # its owner is through
+            except PermissionError:
+                raise CheckpointError(_of_another(path, what)) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle), path.lstat()):
@@ -62,8 +66,25 @@ def _lock(path: Path, named: str, what: str) -> int:
             if made:
                 return handle
             os.close(handle)
+            if error.errno == errno.EBADF:  # NFS, of a file that is open for reading alone
+                raise CheckpointError(_of_another(path, what)) from None
             raise CheckpointError(
                 f"{path}: there already, and this file system has no locks to tell whether a"
                 f" {what} is at work; remove it if none is"
             ) from None
         os.close(handle)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """One that is there already: for reading where another user's lets write nobody else."""
+    try:
+        return os.open(path, flags)
+    except PermissionError:
+        return os.open(path, flags & ~os.O_RDWR | os.O_RDONLY)
+
+
+def _of_another(path: Path, what: str) -> str:
+    return (
+        f"{path}: there already, and another user's, so that nobody can tell whether a {what} is"
+        " at work; remove it if none is"
+    )
