@@ -147,7 +147,8 @@ _OF_SYSTEM: Final = frozenset(("FileNotFoundException", "SocketException"))
 _FOR_A_RATE: Final = "SaslAuthenticationException"
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "said": "unknown", "": "unknown"}
 
-_QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
+#: An apostrophe between letters is no quote; a ``b`` before one is how Python shows bytes.
+_QUOTED: Final = re.compile(r"\"[^\"\n]*\"|(?<!\w)b?'[^'\n]*'(?!\w)")
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
 _IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure|has failed the maximum allowable")
 _REASON: Final = re.compile(r"\) Reason:?\s*")
