@@ -283,8 +283,10 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
 
 def _of_own(chain: list[Link], verdict: _Verdict) -> _Verdict:
     """The same, or what it is where no service but a part of Spark or of the job was asked."""
-    of_socket = chain[verdict.link].name.startswith(("java.", "py4j.Py4J"))  # Python has its own
-    told = own_end(_frames(chain, verdict.link)) if of_socket else None
+    link = chain[verdict.link]
+    of_socket = link.name.startswith(("java.", "py4j.Py4J"))  # Python has its own
+    said = f"{link.name}: {link.message[:_LONGEST_MESSAGE]}"
+    told = own_end(_frames(chain, verdict.link), said) if of_socket else None
     if told is None:
         return verdict
     kind, where = told

@@ -1178,10 +1178,12 @@ _LOST: Final = _lines(
     Unable to create executor
     """
 )
-#: What knows more than its cause: which query wrote first, not how the storage noticed; that no
-#: credential was found, not why the last place where one was sought had none.
+#: What knows more than its cause: which query wrote first, not how the storage noticed; how a
+#: worker of Python ended, not how its socket did; that no credential was found, not why the last
+#: of several places where one was sought had none. Of a single place the reason is what happened.
 _KNOWS_MORE: Final = re.compile(
-    r"[Mm]ultiple streaming queries are (?:concurrently )?using |No AWS Credentials provided by"
+    r"[Mm]ultiple streaming queries are (?:concurrently )?using |Python worker exited unexpectedly"
+    r"|No AWS Credentials provided by \w+ \w"
 )
 #: The system's reason, at the end of a line behind a path; of a socket nothing else stands there.
 _SYSTEM: Final = re.compile(

@@ -332,7 +332,7 @@ FRAMES: Final[tuple[tuple[str, bool, str], ...]] = (
         X/datasources\.jdbc\.JDBCRDD
         X/datasources\.DataSource\.(?:createSource|sourceSchema|checkAndGlob|resolveRelation)
         X/datasources\.\w+\.\w*Reader\w*
-        X/python\.streaming\.\w*(?:MicroBatchStream|StreamingSource)
+        X/python\.(?:streaming\.)?\w*(?:MicroBatchStream|StreamingSource)
         S/rdd\.(?:NewHadoopRDD|HadoopRDD|BinaryFileRDD)
         S/sql\.DataFrameReader
         S/sql\.streaming\.DataStreamReader
@@ -480,11 +480,16 @@ _OWN_ENDS: Final = (
         _frames(
             r"""
             S/api\.python\.(?!PythonWorkerFactory)
-            X/python\.
+            X/python\.(?!(?:streaming\.)?PythonStreamingSource)
             .*StreamingForeachBatchHelper
             """
         ),
     ),
+)
+#: How a socket says that who was at its other end is no more.
+_ENDED: Final = re.compile(
+    r"EOFException|(?:ClosedChannel|AsynchronousClose)Exception|Connection reset|Broken pipe"
+    r"|[Ss]ocket (?:is )?closed"
 )
 _LANGUAGE: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
 _LOCAL_FILE: Final = re.compile(
@@ -584,11 +589,18 @@ def opened_by_client(frames: list[str]) -> bool:
     return False
 
 
-def own_end(frames: list[str]) -> tuple[str, str] | None:
-    """The kind and place of what did not answer, where it is a part of Spark or of the job."""
+def own_end(frames: list[str], said: str) -> tuple[str, str] | None:
+    """The kind and place of what did not answer, where it is a part of Spark or of the job.
+
+    ``said`` is the exception's class and message: a worker that is only late has not died.
+    """
     for frame in frames:
-        if not (frame.endswith(".") or _LANGUAGE.match(frame) or _WAITS.match(frame)):
-            return next(((kind, at) for kind, at, asked in _OWN_ENDS if asked.match(frame)), None)
+        if frame.endswith(".") or _LANGUAGE.match(frame) or _WAITS.match(frame):
+            continue
+        told = next(((kind, at) for kind, at, asked in _OWN_ENDS if asked.match(frame)), None)
+        if told is not None and told[0] == "memory" and not _ENDED.search(said):
+            return "unreachable", "machine"
+        return told
     return None
 
 
