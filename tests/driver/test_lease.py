@@ -269,15 +269,21 @@ def test_who_was_taken_over_and_has_not_heard_it_undoes_nothing(
     assert gone.renew({}, []) == "taken", "until it has heard it"
 
 
-def test_who_was_taken_over_leaves_the_session_to_who_lives_and_watches_it(
-    begun: Any, flags: Flags, gateway: JavaGateway
-) -> None:
-    """Both may attach in each of their batches, and would take it from each other for ever."""
+def two_processes(begun: Any, gateway: JavaGateway) -> tuple[Any, Any, Any, Any]:
+    """Two estates, and a listener of each."""
     own, other = begun(), begun()
     first, second = (
         Inbox(gateway, hold_milliseconds=100, estate=one.estate).listener("1")
         for one in (own, other)
     )
+    return own, other, first, second
+
+
+def test_who_was_taken_over_leaves_the_session_to_who_lives_and_watches_it(
+    begun: Any, flags: Flags, gateway: JavaGateway
+) -> None:
+    """Both may attach in each of their batches, and would take it from each other for ever."""
+    own, other, first, second = two_processes(begun, gateway)
     other.leave(STARTS, flags.sets(STARTS))
     own.leave_be(gateway, Session(second))  # a process that begins takes over, whoever is there
     other.take_over(gateway, Session(first))
@@ -339,11 +345,7 @@ def test_who_was_taken_over_has_back_what_the_job_itself_detached_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And no other: to turn off what is off already in each batch is to take nothing back."""
-    own, other = begun(), begun()
-    first, second = (
-        Inbox(gateway, hold_milliseconds=100, estate=one.estate).listener("1")
-        for one in (own, other)
-    )
+    own, other, first, second = two_processes(begun, gateway)
     other.leave(STARTS, flags.sets(STARTS))
     other.take_over(gateway, Session(first))
     context = MagicMock(applicationId="app-1", **{"getConf.return_value.get.return_value": ""})
